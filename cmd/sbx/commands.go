@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// command is a subcommand of sbx. Only the one that is asked for is built, so
+// that the flags of the others cost no start-up time.
+type command struct {
+	name, usage string
+	build       func(*program) *cli.Command
+}
+
+// commands lists the subcommands in the order of the help.
+func commands() []command {
+	return []command{
+		{"version", "say which sbx this is", versionCommand},
+		{"completion", "print a completion script for a shell", completionCommand},
+	}
+}
+
+// app builds the command line. args decides which subcommand gets its flags.
+func (p *program) app(args []string) *cli.App {
+	asked := ""
+	if len(args) > 0 {
+		asked = args[0]
+	}
+	return &cli.App{
+		Name:                      "sbx",
+		Usage:                     "run commands under confinement",
+		UsageText:                 "sbx run -- npm test\nsbx run --net full --timeout 5m -- npm install\nsbx doctor",
+		HideVersion:               true,
+		HideHelpCommand:           true,
+		DisableSliceFlagSeparator: true,
+		Reader:                    p.stdin,
+		Writer:                    p.stdout,
+		ErrWriter:                 p.stderr,
+		ExitErrHandler:            func(*cli.Context, error) {}, // codes are mapped in exit.go
+		OnUsageError:              usageError,
+		Action:                    noCommand,
+		Commands:                  p.subcommands(asked),
+	}
+}
+
+// subcommands builds the one that is asked for, or, for the help, all of them
+// without their flags.
+func (p *program) subcommands(asked string) []*cli.Command {
+	var list []*cli.Command
+	for _, c := range commands() {
+		if c.name == asked {
+			return []*cli.Command{p.build(c)}
+		}
+		list = append(list, &cli.Command{Name: c.name, Usage: c.usage})
+	}
+	return list
+}
+
+func (p *program) build(c command) *cli.Command {
+	built := c.build(p)
+	built.Name, built.Usage = c.name, c.usage
+	prepare(built)
+	return built
+}
+
+// prepare gives a command and those below it what all of them share.
+func prepare(c *cli.Command) {
+	c.OnUsageError = usageError
+	c.HideHelpCommand = true
+	for _, sub := range c.Subcommands {
+		prepare(sub)
+	}
+}
+
+// noCommand answers a command line that names no subcommand.
+func noCommand(c *cli.Context) error {
+	if c.Args().Len() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	name := c.Args().First()
+	var names []string
+	for _, known := range commands() {
+		names = append(names, known.name)
+	}
+	hint := "sbx --help lists the commands; to run a program, write: sbx run -- " + name
+	if near := nearest(name, names); near != "" {
+		hint = "did you mean: sbx " + near
+	}
+	return misuse(hint, "unknown command %q", name)
+}
+
+// usageError turns the flag parser's words into ours.
+func usageError(c *cli.Context, err error, _ bool) error {
+	name := "sbx"
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "sbx" {
+		name = "sbx " + c.Command.Name
+	}
+	hint := name + " --help lists the flags"
+	text := err.Error()
+	if flag, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		flag = strings.TrimLeft(flag, "-")
+		var known []string
+		if c.Command != nil {
+			for _, f := range c.Command.Flags {
+				known = append(known, f.Names()...)
+			}
+		}
+		if near := nearest(flag, known); near != "" {
+			hint = "did you mean --" + near + "? " + hint
+		}
+		return misuse(hint, "unknown flag --%s", flag)
+	}
+	if flag, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return misuse(hint, "flag --%s needs a value", strings.TrimLeft(flag, "-"))
+	}
+	if _, ok := errors.AsType[*failure](err); ok {
+		return err
+	}
+	return misuse(hint, "%s", text)
+}
+
+// nearest returns the known name that differs from name by the fewest edits, if
+// these are few enough to be a slip: at most 2, and less than half of the name.
+func nearest(name string, known []string) string {
+	best, edits := "", 3
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := distance(name, k); d < edits && 2*d < len(name) {
+			best, edits = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions and replacements of bytes between a
+// and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// examples is the start of a command's help: what is typed most, before the list
+// of its flags.
+func examples(lines ...string) string { return strings.Join(lines, "\n") }
+
+// writeOut writes to the data output; a full disk or a closed pipe is an error.
+func (p *program) writeOut(format string, args ...any) error {
+	if _, err := fmt.Fprintf(p.stdout, format, args...); err != nil {
+		return &failure{code: exitSandbox, stage: "output", hint: "see that standard output can be written", err: err}
+	}
+	return nil
+}

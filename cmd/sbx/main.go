@@ -1,0 +1,44 @@
+// Command sbx runs commands under confinement and explains what confined them.
+//
+//	sbx run -- npm test
+//	sbx doctor
+//
+// # Limits
+//
+// sbx decides nothing by itself and enforces nothing by itself: see packages
+// policy and exec. It is not Docker's program of the same name.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code) // the only os.Exit
+}
+
+// program is one invocation of sbx: what its commands may use of the outside.
+type program struct {
+	environ        []string
+	stdin          *os.File
+	stdout, stderr io.Writer
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args, environ []string, stdin *os.File, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
+	}
+	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
+	err := p.app(args).RunContext(ctx, append([]string{"sbx"}, args...))
+	report(stderr, err)
+	return exitCode(err)
+}
