@@ -1,0 +1,88 @@
+# sandboxd: build, run and test. Needs Go 1.26, gcc and git; make run and make
+# test install the rest from the system's packages.
+#
+#   make run                    build sbx and run a real job confined
+#   make run CMD='npm test'     the same with a command of yours
+#   make test                   everything that is checked
+
+SHELL   := /bin/sh
+GO      ?= go
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BIN     := bin
+
+# The job of make run: this project's own build, with no network.
+CMD ?= $(GO) build -buildvcs=false ./...
+
+quoted = $(subst ','\'',$(CMD))
+
+# Packages are built and tested at most this many at once.
+JOBS ?= 2
+
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+# Without VCS stamping the build works in a checkout of another user.
+FLAGS   := -trimpath -buildvcs=false
+# The documentation generator of the flag library costs start-up time and is not used.
+TAGS    := urfave_cli_no_docs
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# A static program starts faster than one that needs the dynamic loader, and runs
+# in an empty container. netgo and osusergo keep libc's resolvers out.
+STATIC_TAGS    := $(TAGS),netgo,osusergo
+STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
+
+.PHONY: run build static test lint bench fuzz install clean setup setup-test modules
+
+run: build
+	@printf 'make: running confined: %s\n' '$(quoted)' >&2
+	@$(BIN)/sbx run -- sh -c '$(quoted)'
+
+build: setup modules
+	@mkdir -p $(BIN)
+	CGO_ENABLED=1 $(GO) build $(FLAGS) -tags '$(STATIC_TAGS)' -ldflags '$(STATIC_LDFLAGS)' -o $(BIN)/sbx ./cmd/sbx
+
+# The same program under a name that says so, checked to need no shared library.
+static: build
+	@if readelf -d $(BIN)/sbx 2>/dev/null | grep -q NEEDED; then \
+		echo "make: error: $(BIN)/sbx needs shared libraries" >&2; exit 1; fi
+	cp $(BIN)/sbx $(BIN)/sbx-static
+
+test: setup-test modules lint
+	@echo "make: testing" >&2
+	$(GO) test $(TESTFLAGS) -buildvcs=false -p $(JOBS) -timeout 20m ./...
+
+lint:
+	@echo "make: checking format, vet and line rules" >&2
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go' 2>/dev/null || find . -name '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "make: error: run gofmt -w on:" $$unformatted >&2; exit 1; fi
+	$(GO) vet -buildvcs=false ./...
+
+bench:
+	$(GO) test -buildvcs=false -p 1 -run '^$$' -bench . -benchmem ./...
+
+# Each fuzz target for FUZZTIME, one after the other.
+FUZZTIME ?= 30s
+fuzz: setup
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		for target in $$(grep -h -o '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -d' ' -f2 | sort -u); do \
+			echo "make: fuzzing $$dir $$target" >&2; \
+			$(GO) test -buildvcs=false -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(BIN)/sbx $(DESTDIR)$(PREFIX)/bin/sbx
+
+clean:
+	rm -rf $(BIN)
+
+# What building needs, and what tests need besides.
+setup:
+	@sh .ci/setup build
+
+setup-test:
+	@sh .ci/setup test
+
+modules:
+	@$(GO) mod download
