@@ -1,0 +1,241 @@
+// Package child holds the few steps between clone and exec, and the keeper.
+//
+//	var p child.Plan
+//	p.Scope(); p.Subreaper(); p.Drop(); p.RulesetFD(ruleset)
+//	p.Run(child.Command{Path: "/bin/true", Argv: []string{"true"}, Dir: "/", ...})
+//	proc, err := child.Start(&p, child.Options{})
+//
+// A run is three processes: the starter (this Go program), the keeper and the
+// command. The keeper is a fresh exec of this binary that leaves in a C
+// constructor, before the Go runtime starts. It walks the [Plan], starts the
+// command with a vfork-style clone, reaps, and ends the whole tree when the
+// command ended, when it is told to, or when the starter is gone.
+//
+// The order of the steps, and why it must be that one, is written beside each
+// in start.c (clone of the keeper), keeper.c and command.c (clone of the command).
+//
+// # Limits
+//
+// A keeper that is killed from outside takes a run with a pid namespace with it.
+// Without one only the command itself dies with it (PR_SET_PDEATHSIG), not what
+// the command started.
+package child
+
+/*
+#cgo CFLAGS: -O2 -Wall -Wextra -Wno-unused-result
+#include <stdlib.h>
+#include "child.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options chooses the namespaces a keeper is made in.
+type Options struct {
+	// Namespaces are CLONE_NEW* flags. With CLONE_NEWUSER the caller's uid and
+	// gid are mapped onto themselves.
+	Namespaces uint64
+}
+
+// StartError reports a keeper that could not start the command.
+type StartError struct {
+	Stage  string // "user namespace", "mount", "landlock", "exec", ...
+	Detail string // the operation or resource at fault; may be empty
+	Err    error  // an errno
+}
+
+func (e *StartError) Error() string {
+	if e.Detail == "" {
+		return e.Stage + ": " + e.Err.Error()
+	}
+	return e.Stage + ": " + e.Detail + ": " + e.Err.Error()
+}
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Self is this program, opened once: a keeper is the same binary even after an
+// upgrade replaced the file.
+var self = sync.OnceValues(func() (int, error) {
+	return unix.Open("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
+})
+
+// Process is a started keeper.
+type Process struct {
+	pidfd   int
+	control *os.File
+	raw     syscall.RawConn
+	// Scoped reports that the end of the tree cannot be outrun: the keeper is
+	// process 1 of a pid namespace or its signals are scoped by Landlock.
+	Scoped bool
+	// PID of the command as the keeper sees it.
+	PID int
+	// Terminal is the controlling end of Plan.PTY. The caller closes it.
+	Terminal *os.File
+}
+
+// Start makes a keeper and has it walk the plan. It returns when the command
+// runs (exec succeeded) or could not be started.
+func Start(p *Plan, o Options) (*Process, error) {
+	proc, err := StartKeeper(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := proc.Execute(p); err != nil {
+		proc.Close()
+		return nil, err
+	}
+	return proc, nil
+}
+
+// StartKeeper makes a keeper that waits for its plan, so that one can be kept
+// ready. Close ends it.
+func StartKeeper(o Options) (*Process, error) {
+	exe, err := self()
+	if err != nil {
+		return nil, &StartError{"start", "/proc/self/exe", err}
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, &StartError{"start", "socketpair", err}
+	}
+	defer unix.Close(pair[1])
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		unix.Close(pair[0])
+		return nil, &StartError{"start", "socketpair", err}
+	}
+	report := (*C.struct_report)(C.calloc(1, C.sizeof_struct_report))
+	pidfd := (*C.int)(C.calloc(1, C.sizeof_int))
+	defer C.free(unsafe.Pointer(report))
+	defer C.free(unsafe.Pointer(pidfd))
+	r := C.child_start(C.int(exe), C.int(pair[1]), C.uint64_t(o.Namespaces),
+		C.uid_t(os.Geteuid()), C.gid_t(os.Getegid()), pidfd, report)
+	if r < 0 {
+		unix.Close(pair[0])
+		return nil, &StartError{"start", "clone", syscall.Errno(-r)}
+	}
+	control := os.NewFile(uintptr(pair[0]), "keeper")
+	raw, err := control.SyscallConn()
+	if err != nil {
+		return nil, &StartError{"start", "control socket", err}
+	}
+	proc := &Process{pidfd: int(*pidfd), control: control, raw: raw}
+	if report.stage != 0 {
+		proc.Close()
+		return nil, startError(nil, int(report.stage), int(report.error), int(report.detail))
+	}
+	return proc, nil
+}
+
+// Execute hands the plan over and waits until the command runs or failed.
+func (p *Process) Execute(plan *Plan) error {
+	text, err := plan.encode()
+	if err != nil {
+		return &StartError{Stage: "plan", Err: err}
+	}
+	mem, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return &StartError{"plan", "memfd_create", err}
+	}
+	defer unix.Close(mem)
+	for rest := text; len(rest) > 0; {
+		n, err := unix.Write(mem, rest)
+		if err != nil {
+			return &StartError{"plan", "write", err}
+		}
+		rest = rest[n:]
+	}
+	fds := append([]int{mem}, plan.fds...)
+	if err := p.send(Message{Type: msgPlan}, fds); err != nil {
+		return &StartError{"plan", "send", err}
+	}
+	for {
+		m, err := p.Receive()
+		if err != nil {
+			return &StartError{"start", "the keeper went away", err}
+		}
+		switch m.Type {
+		case Started:
+			p.PID, p.Scoped = int(m.A), m.B != 0
+			return nil
+		case msgError:
+			return startError(plan, int(m.A), int(m.B), int(m.C))
+		}
+	}
+}
+
+var stages = [...]string{"", "start", "user namespace", "plan", "", "cgroup", "session", "terminal",
+	"stdio", "limits", "directory", "parent", "capabilities", "no_new_privs", "landlock", "seccomp", "exec"}
+
+const stageOp = 4
+
+func startError(p *Plan, stage, errno, detail int) error {
+	e := &StartError{Err: syscall.Errno(errno)}
+	switch {
+	case stage == stageOp && p != nil && detail < len(p.ops):
+		o := p.ops[detail]
+		e.Stage, e.Detail = o.stage(), o.text
+	case stage > 0 && stage < len(stages):
+		e.Stage = stages[stage]
+		if e.Stage == "user namespace" {
+			e.Detail = [...]string{"", "setgroups", "gid_map", "uid_map", "ambient capabilities"}[min(detail, 4)]
+		}
+	default:
+		e.Stage = fmt.Sprintf("stage %d", stage)
+	}
+	return e
+}
+
+// stage names the part of the set-up that an operation belongs to.
+func (o op) stage() string {
+	switch {
+	case o.code == opLoopback:
+		return "network"
+	case o.code == opPidmax:
+		return "limits"
+	case o.code < opBounding:
+		return "mount"
+	case o.code == opUser:
+		return "user"
+	case o.code == opBounding || o.code == opDrop:
+		return "capabilities"
+	case o.code == opPTY:
+		return "terminal"
+	}
+	return "landlock"
+}
+
+// Kill ends the keeper at once, and with it a run in a pid namespace. It is the
+// last resort when the keeper does not answer.
+func (p *Process) Kill() error {
+	return unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
+}
+
+// Close lets go of the keeper: it ends the tree if that still runs. It reaps
+// the keeper if it ended already, or in the background.
+func (p *Process) Close() error {
+	err := p.control.Close()
+	if p.Terminal != nil {
+		p.Terminal.Close()
+	}
+	reaped := func(options int) bool {
+		for {
+			e := unix.Waitid(unix.P_PIDFD, p.pidfd, nil, unix.WEXITED|options, nil)
+			if !errors.Is(e, unix.EINTR) {
+				return e != nil || options == 0
+			}
+		}
+	}
+	go func() {
+		reaped(0)
+		unix.Close(p.pidfd)
+	}()
+	return err
+}

@@ -1,0 +1,179 @@
+// The wire between the starter (Go) and the keeper (C): one message with a plan
+// in a memory file and a list of descriptors, then small messages both ways.
+// plan.go and message.go hold the same numbers; plan_test.go compares them.
+#ifndef SANDBOXD_CHILD_H
+#define SANDBOXD_CHILD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define KEEPER_NAME "sbx-keeper"
+#define PLAN_MAGIC 0x78627331u
+#define MAX_SLOTS 256
+#define MAX_FDS 250
+#define CONTROL_FD 3
+#define PLACE_ABOVE 200 // numbers of passed descriptors are below
+
+enum op_code {
+	OP_PRIVATE = 1, // make every mount private to this namespace
+	OP_TREE,        // slot a = clone of mount tree s1, attributes b, flags c
+	OP_TMPFS,       // slot a = fresh tmpfs, options s1, attributes b
+	OP_PROC,        // slot a = fresh proc, attributes b
+	OP_DEVPTS,      // slot a = fresh devpts
+	OP_ROOT,        // slot a becomes the root that is being built
+	OP_MKDIR,       // directory s1 in the new root, with parents, mode a
+	OP_MKFILE,      // empty file s1 in the new root, mode a
+	OP_SYMLINK,     // link s1 in the new root pointing to s2
+	OP_ATTACH,      // slot a onto s1, flags c
+	OP_REBIND,      // s1 onto itself with attributes b, flags c
+	OP_MASK,        // hide s1 behind an empty, unreadable, read-only entry
+	OP_ROOT_RDONLY, // the new root itself becomes read-only
+	OP_PIVOT,       // enter the new root, drop the old one
+	OP_LOOPBACK,    // bring the loopback device of this namespace up
+	OP_PIDMAX,      // kernel.pid_max of this pid namespace = b
+	OP_BOUNDING,    // empty the capability bounding set, flags c
+	OP_USER,        // become uid a, gid b, groups s1 (count c)
+	OP_DROP,        // drop all capabilities, set no_new_privs
+	OP_SCOPE,       // bind the keeper to a layer that scopes signals
+	OP_SUBREAPER,   // adopt orphans of the tree
+	OP_RULESET,     // new ruleset: handled_fs b, handled_net c, scoped a
+	OP_RULE,        // rule on s1 with access b, flags c
+	OP_RULESET_FD,  // the ruleset is descriptor a
+	OP_PTY,         // open a terminal pair in this view, send the controlling end
+	OP_RUN,         // start the command: struct run at s1
+};
+
+enum op_flag {
+	FLAG_OPTIONAL = 1, // a missing path is not an error
+	FLAG_MKDIR = 2,    // make the mount point, a directory
+	FLAG_MKFILE = 4,   // make the mount point, a file
+	FLAG_FOLLOW = 8,   // symbolic links in the path may be followed
+};
+
+struct plan {
+	uint32_t magic, ops;
+	uint64_t size;
+};
+
+struct op {
+	uint32_t code, a;
+	uint64_t b, c;
+	uint32_t s1, s2; // offsets into the plan
+};
+
+struct limit {
+	uint32_t resource, pad;
+	uint64_t soft, hard;
+};
+
+#define MAX_LIMITS 16
+#define MAX_PASS 64
+#define MAX_CGROUPS 8
+
+struct run {
+	uint32_t path, dir, argc, argv, envc, env; // argv, env: arrays of offsets
+	uint32_t bpf, bpf_count;                   // struct sock_filter[]
+	uint32_t restrict_flags, umask;
+	uint32_t limit_count, pass_count, cgroup_count, flags;
+	int32_t stdio[3], pad; // descriptor indexes; -1: the terminal of OP_PTY
+	int32_t cgroup[MAX_CGROUPS];
+	struct {
+		int32_t index, number;
+	} pass[MAX_PASS];
+	struct limit limit[MAX_LIMITS];
+};
+
+enum run_flag {
+	RUN_TTY = 1,         // standard input is the controlling terminal
+	RUN_NO_RULESET = 2,  // asked for by name: no Landlock
+	RUN_NO_FILTER = 4,   // asked for by name: no seccomp
+};
+
+// Stages name where a set-up failed.
+enum stage {
+	STAGE_START = 1,
+	STAGE_USERNS,
+	STAGE_PLAN,
+	STAGE_OP, // detail is the index of the op
+	STAGE_CGROUP,
+	STAGE_SESSION,
+	STAGE_TTY,
+	STAGE_STDIO,
+	STAGE_LIMITS,
+	STAGE_DIR,
+	STAGE_PARENT,
+	STAGE_CAPS,
+	STAGE_NNP,
+	STAGE_LANDLOCK,
+	STAGE_SECCOMP,
+	STAGE_EXEC,
+};
+
+enum message_type {
+	// keeper to starter
+	MSG_ERROR = 1, // a = stage, b = errno, c = detail
+	MSG_STARTED,   // a = pid of the command as the keeper sees it, b = 1 if kill(-1) is scoped
+	MSG_EXIT,      // a = si_code, b = si_status, v = usage of the command
+	MSG_DONE,      // v = usage of everything reaped
+	MSG_SAMPLE,    // v[0] = tasks, v[1] = private resident bytes, v[2] = shared resident bytes
+	MSG_PTY,       // carries the controlling end of the terminal
+	// starter to keeper
+	MSG_PLAN = 32, // carries the plan and its descriptors
+	MSG_SIGNAL,    // a = signal, to the command's process group
+	MSG_SIGNAL_ALL, // a = signal, to the whole tree
+	MSG_END,       // kill the whole tree, report, leave
+	MSG_MEASURE,   // answer with MSG_SAMPLE
+};
+
+struct message {
+	uint32_t type;
+	int32_t a, b, c;
+	int64_t v[6];
+};
+
+// Shared with vfork-style children: what failed there.
+struct report {
+	volatile int32_t stage, error, detail;
+};
+
+struct keeper {
+	const char *plan;
+	size_t plan_size;
+	int fds[MAX_FDS];
+	int fd_count;
+	int slots[MAX_SLOTS];
+	int root;     // the root under construction, -1 outside
+	int ruleset;  // -1 none
+	int pty;      // the command's end of an own terminal, -1 none
+	int scoped;   // this process is bound to a layer that scopes signals
+	int init;     // this process is process 1 of a pid namespace
+	pid_t starter; // who started us, as seen from here; 0 if outside our namespace
+	pid_t command;
+	int exited;
+};
+
+// start.c
+int child_start(int exe, int control, uint64_t flags, uid_t uid, gid_t gid, int *pidfd, struct report *r);
+
+// keeper.c
+void keeper_main(void);
+int keeper_send(const struct message *m, int fd);
+
+// mount.c: each returns 0 or -errno
+int op_mount(struct keeper *k, const struct op *o);
+
+// bind.c
+int op_bind(struct keeper *k, const struct op *o);
+int bind_drop_caps(void);
+
+// command.c
+pid_t command_start(struct keeper *k, const struct run *r, struct report *rep);
+
+// tree.c
+void tree_kill(struct keeper *k, int signal);
+void tree_measure(struct keeper *k, int64_t *tasks, int64_t *private_bytes, int64_t *shared_bytes);
+
+static inline const char *plan_string(const struct keeper *k, uint32_t off) { return k->plan + off; }
+
+#endif
