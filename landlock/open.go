@@ -28,18 +28,26 @@ func (r Ruleset) Open(s Support) (fd int, flags uint32, e Enforced, err error) {
 	if err != nil {
 		return -1, 0, Enforced{}, err
 	}
-	fd, flags, err = p.config().NewRulesetFD(p.rules()...)
+	fd, err = p.open()
 	if err != nil {
-		return -1, 0, Enforced{}, fmt.Errorf("landlock: %w", err)
+		return -1, 0, Enforced{}, err
+	}
+	return fd, p.Flags, e, nil
+}
+
+func (p Plan) open() (fd int, err error) {
+	fd, flags, err := p.config().NewRulesetFD(p.rules()...)
+	if err != nil {
+		return -1, fmt.Errorf("landlock: %w", err)
 	}
 	if fd < 0 { // go-landlock's way to say that there is nothing to enforce
-		return -1, 0, Enforced{}, fmt.Errorf("landlock: nothing would be enforced: %w", ErrNotSupported)
+		return -1, fmt.Errorf("landlock: nothing would be enforced: %w", ErrNotSupported)
 	}
 	if flags != p.Flags {
 		unix.Close(fd)
-		return -1, 0, Enforced{}, fmt.Errorf("landlock: bug: flags %#x, want %#x", flags, p.Flags)
+		return -1, fmt.Errorf("landlock: bug: flags %#x, want %#x", flags, p.Flags)
 	}
-	return fd, flags, e, nil
+	return fd, nil
 }
 
 func (p Plan) config() golandlock.Config {
