@@ -115,7 +115,8 @@ static int op_ruleset(struct keeper *k, const struct op *o)
 	return k->ruleset < 0 ? -errno : 0;
 }
 
-#define FILE_RIGHTS (1ull | 2ull | 4ull | (1ull << 14) | (1ull << 15)) // execute, write, read, truncate, ioctl_dev
+// execute, write, read, truncate, ioctl_dev, resolve_unix (linux/landlock.h)
+#define FILE_RIGHTS (1ull | 2ull | 4ull | (1ull << 14) | (1ull << 15) | (1ull << 16))
 
 static int op_rule(struct keeper *k, const struct op *o)
 {

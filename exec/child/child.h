@@ -42,6 +42,9 @@ enum op_code {
 	OP_RULESET_FD,  // the ruleset is descriptor a
 	OP_PTY,         // open a terminal pair in this view, send the controlling end
 	OP_RUN,         // start the command: struct run at s1
+	OP_SEAL,        // the mount in slot a becomes read-only, what is mounted in it does not
+	OP_READY,       // say MSG_STARTED without a command: a probe
+	OP_TERMINAL,    // at the end give terminal a the settings s1 (struct termios) back
 };
 
 enum op_flag {
@@ -49,6 +52,7 @@ enum op_flag {
 	FLAG_MKDIR = 2,    // make the mount point, a directory
 	FLAG_MKFILE = 4,   // make the mount point, a file
 	FLAG_FOLLOW = 8,   // symbolic links in the path may be followed
+	FLAG_KEEP = 16,    // keep the slot for OP_SEAL
 };
 
 struct plan {
@@ -151,6 +155,8 @@ struct keeper {
 	pid_t starter; // who started us, as seen from here; 0 if outside our namespace
 	pid_t command;
 	int exited;
+	int terminal; // the caller's, -1 none
+	const void *settings;
 };
 
 // start.c

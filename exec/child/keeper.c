@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <asm/termbits.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,6 +131,8 @@ static void end(struct keeper *k)
 		}
 	}
 done:;
+	if (k->terminal >= 0) // a starter that was killed left it raw
+		ioctl(k->terminal, TCSETS, k->settings); // the kernel's struct, as read by TCGETS
 	struct message m = {.type = MSG_DONE, .a = k->exited};
 	usage(&m, RUSAGE_CHILDREN);
 	keeper_send(&m, -1);
@@ -201,7 +205,7 @@ static void start_command(struct keeper *k, const struct op *o)
 
 void keeper_main(void)
 {
-	static struct keeper k = {.root = -1, .ruleset = -1, .pty = -1};
+	static struct keeper k = {.root = -1, .ruleset = -1, .pty = -1, .terminal = -1};
 	for (int i = 0; i < MAX_SLOTS; i++)
 		k.slots[i] = -1;
 	// Nothing of the starter's signal state: handlers that were "ignore" survive
@@ -229,7 +233,17 @@ void keeper_main(void)
 			start_command(&k, o);
 			continue;
 		}
-		int r = o->code < OP_BOUNDING ? op_mount(&k, o) : op_bind(&k, o);
+		if (o->code == OP_READY) {
+			struct message m = {.type = MSG_STARTED, .b = k.scoped || k.init};
+			keeper_send(&m, -1);
+			continue;
+		}
+		if (o->code == OP_TERMINAL) {
+			k.terminal = fcntl(k.fds[o->a], F_DUPFD_CLOEXEC, PLACE_ABOVE);
+			k.settings = plan_string(&k, o->s1);
+			continue;
+		}
+		int r = o->code < OP_BOUNDING || o->code == OP_SEAL ? op_mount(&k, o) : op_bind(&k, o);
 		if ((r == -ENOENT || r == -EACCES || r == -ENOTDIR) && o->c & FLAG_OPTIONAL)
 			r = 0;
 		if (r < 0)

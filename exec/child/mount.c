@@ -206,6 +206,8 @@ static int op_attach(struct keeper *k, const struct op *o)
 		return -errno;
 	int r = attach(tree, target), e = errno;
 	close(target);
+	if (o->c & FLAG_KEEP)
+		return r < 0 ? -e : 0;
 	close(tree);
 	k->slots[o->a] = -1;
 	return r < 0 ? -e : 0;
@@ -350,6 +352,8 @@ int op_mount(struct keeper *k, const struct op *o)
 		return op_mask(k, o);
 	case OP_ROOT_RDONLY:
 		return set_attributes(k->root, MOUNT_ATTR_RDONLY, 0) < 0 ? -errno : 0;
+	case OP_SEAL:
+		return set_attributes(k->slots[o->a], MOUNT_ATTR_RDONLY, 0) < 0 ? -errno : 0;
 	case OP_PIVOT:
 		return op_pivot(k);
 	case OP_LOOPBACK:

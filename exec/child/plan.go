@@ -3,6 +3,7 @@ package child
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +44,9 @@ const (
 	opRulesetFD
 	opPTY
 	opRun
+	opSeal
+	opReady
+	opTerminal
 )
 
 // Flag changes how one operation meets a missing path.
@@ -57,6 +61,8 @@ const (
 	MakeFile Flag = 4
 	// Follow lets the source path hold symbolic links.
 	Follow Flag = 8
+	// Keep leaves a slot open after Attach, for Seal.
+	Keep Flag = 16
 )
 
 // Attr is a set of mount attributes (mount_setattr(2)).
@@ -223,6 +229,23 @@ func (p *Plan) Loopback() { p.add(op{code: opLoopback, text: "bring loopback up"
 // PIDMax caps the pids, and so the tasks, of the new pid namespace.
 func (p *Plan) PIDMax(n int) {
 	p.add(op{code: opPidmax, b: uint64(n), c: uint64(Optional), text: "set kernel.pid_max"})
+}
+
+// Seal makes the mount s, attached with Keep, read-only. What is mounted inside
+// it stays as it is.
+func (p *Plan) Seal(s Slot) { p.add(op{code: opSeal, a: uint32(s), text: "seal a mount"}) }
+
+// Ready reports success without a command, for probes.
+func (p *Plan) Ready() { p.add(op{code: opReady, text: "report"}) }
+
+// RestoreTerminal gives the terminal fd its settings back when the run ended,
+// also when the starter was killed and could not.
+func (p *Plan) RestoreTerminal(fd int, settings *unix.Termios) {
+	p.align(8)
+	off := uint32(len(p.blob))
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(settings)), unsafe.Sizeof(*settings))
+	p.blob = append(p.blob, raw...)
+	p.add(op{code: opTerminal, a: uint32(p.FD(fd)), s1: off, text: "remember the terminal"})
 }
 
 // Bounding empties the capability bounding set.

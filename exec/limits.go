@@ -1,0 +1,115 @@
+package exec
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/exec/child"
+)
+
+const (
+	defaultGrace       = 2 * time.Second
+	defaultOutputBytes = 4000
+	defaultOutputFile  = 64 << 20
+	// minPIDMax is the least the kernel takes for kernel.pid_max
+	// (RESERVED_PIDS + 1, kernel/pid.c).
+	minPIDMax = 301
+	// openFiles caps descriptors for the command; the hard limit of the caller
+	// is often a million, which old programs walk.
+	openFiles = 65536
+)
+
+// withDefaults replaces zero fields by the defaults of Limits.
+func (l Limits) withDefaults() Limits {
+	if l.Grace == 0 {
+		l.Grace = defaultGrace
+	}
+	if l.Tasks == 0 {
+		l.Tasks = defaultTasks
+	}
+	if l.OutputBytes == 0 {
+		l.OutputBytes = defaultOutputBytes
+	}
+	if l.OutputFileBytes == 0 {
+		l.OutputFileBytes = defaultOutputFile
+	}
+	return l
+}
+
+// rlimits are the limits of each process of the run.
+func (l *launch) rlimits() []child.Limit {
+	fixed := func(resource int, n uint64) child.Limit { return child.Limit{Resource: resource, Soft: n, Hard: n} }
+	out := []child.Limit{
+		fixed(unix.RLIMIT_CORE, 0),
+		fixed(unix.RLIMIT_RTPRIO, 0),
+		fixed(unix.RLIMIT_NICE, 0),
+		fixed(unix.RLIMIT_MEMLOCK, 8<<20),
+		{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: openFiles},
+	}
+	if l.limits.FileSize > 0 {
+		out = append(out, fixed(unix.RLIMIT_FSIZE, uint64(l.limits.FileSize)))
+	}
+	if s := l.limits.CPU; s > 0 {
+		seconds := uint64((s + time.Second - 1) / time.Second)
+		// SIGXCPU at the limit, SIGKILL a second later for who ignores it.
+		out = append(out, child.Limit{Resource: unix.RLIMIT_CPU, Soft: seconds, Hard: seconds + 1})
+	}
+	if l.limitByNPROC() {
+		// The keeper counts as one.
+		out = append(out, fixed(unix.RLIMIT_NPROC, uint64(l.limits.Tasks)+1))
+	}
+	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {
+		out = append(out, fixed(unix.RLIMIT_DATA, uint64(l.limits.Memory)))
+	}
+	return out
+}
+
+func (l *launch) cgroupHolds(part string) bool {
+	if l.cgroup == nil {
+		return false
+	}
+	for _, p := range l.enforced.Parts {
+		if p.Part == part {
+			return true
+		}
+	}
+	return false
+}
+
+// limitByNPROC: inside an own user namespace RLIMIT_NPROC counts this run only.
+// Elsewhere it counts all processes of the user, which would refuse honest work.
+func (l *launch) limitByNPROC() bool {
+	return l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && l.namespaces&nsUser != 0 && os.Geteuid() != 0
+}
+
+// limitByPIDMax: a pid namespace with a pid_max of its own cannot hold more tasks
+// than that, for root too.
+func (l *launch) limitByPIDMax() bool {
+	return l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && !l.limitByNPROC() && l.pidNS && l.view && l.runner.host.PIDMax
+}
+
+// limitGaps says which substitutes stand in for a control group.
+func (l *launch) limitGaps() {
+	part := func(name, mechanism string, exact bool) {
+		l.enforced.Parts = append(l.enforced.Parts, Part{Part: name, Mechanism: mechanism, Exact: exact})
+		if !exact {
+			l.enforced.Weakened = append(l.enforced.Weakened, Gap{Part: name, Why: "no control group could be made", Instead: mechanism})
+		}
+	}
+	if l.limits.Tasks > 0 {
+		switch {
+		case l.limitByNPROC():
+			part("tasks", "RLIMIT_NPROC in an own user namespace", true)
+		case l.limitByPIDMax():
+			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, at least %d, and sampling", minPIDMax), false)
+		default:
+			part("tasks", "sampling by the keeper", false)
+		}
+	}
+	if l.limits.Memory > 0 {
+		part("memory", "RLIMIT_DATA of each process, and sampling by the keeper", false)
+	}
+}

@@ -1,0 +1,348 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/exec/child"
+	"sandboxd/seccomp"
+)
+
+// Runner starts Specs on one host. It is safe for concurrent use.
+type Runner struct {
+	host Host
+	// CacheDir keeps compiled filters. It must not be reachable by a run.
+	// Empty keeps none.
+	CacheDir string
+
+	runs atomic.Uint64 // tells the control groups of this process apart
+}
+
+// NewRunner returns a Runner for what host can enforce.
+func NewRunner(host Host) *Runner {
+	return &Runner{host: host}
+}
+
+// Run starts s and returns when nothing of its tree is left. A command that
+// fails is a Result, not an error. The error is a *SetupError when nothing ran.
+// Cancelling ctx ends the run as its deadline would.
+func (r *Runner) Run(ctx context.Context, s Spec) (Result, error) {
+	l, err := r.prepare(s)
+	if err != nil {
+		l.release()
+		return Result{Version: ResultVersion, Outcome: NotSetUp, Enforced: l.enforced}, err
+	}
+	defer l.release()
+	start := time.Now()
+	proc, err := child.Start(&l.plan, child.Options{Namespaces: l.namespaces})
+	l.started()
+	if err != nil {
+		l.stop()
+		return Result{Version: ResultVersion, Outcome: NotSetUp, Enforced: l.enforced}, l.explain(err)
+	}
+	defer proc.Close()
+	end := l.supervise(ctx, proc, start)
+	return l.result(end, start), nil
+}
+
+// Check prepares s without starting anything and tells what would be enforced.
+func (r *Runner) Check(s Spec) (Enforced, error) {
+	l, err := r.prepare(s)
+	defer l.release()
+	l.stop()
+	return l.enforced, err
+}
+
+// launch is one run on its way: what was prepared, and what must be let go of.
+type launch struct {
+	runner        *Runner
+	spec          Spec
+	limits        Limits
+	plan          child.Plan
+	namespaces    uint64
+	view          bool // a mount view is used
+	pidNS         bool
+	enforced      Enforced
+	cgroup        *cgroup
+	restrictFlags uint32
+	stdio         *stdio
+	closers       []func()
+}
+
+func (l *launch) onRelease(f func()) { l.closers = append(l.closers, f) }
+
+func (l *launch) release() {
+	for i := len(l.closers) - 1; i >= 0; i-- {
+		l.closers[i]()
+	}
+	l.closers = nil
+}
+
+// started closes this side's copies of what the command has now.
+func (l *launch) started() { l.stdio.closeChild() }
+
+func (l *launch) stop() {
+	if l.stdio != nil {
+		l.stdio.abandon()
+	}
+}
+
+// prepare is the list of steps from a Spec to a plan. It always returns a launch
+// that can be released.
+func (r *Runner) prepare(s Spec) (*launch, error) {
+	l := &launch{runner: r, spec: s, limits: s.Limits.withDefaults()}
+	for _, step := range []func() error{
+		l.validate, l.chooseNamespaces, l.refuseUnenforceable, l.makeCgroup, l.openStdio, l.planView, l.planBinding, l.planCommand,
+	} {
+		if err := step(); err != nil {
+			return l, err
+		}
+	}
+	l.describe()
+	return l, nil
+}
+
+func (l *launch) validate() error {
+	s := l.spec
+	switch {
+	case len(s.Argv) == 0 || s.Path == "":
+		return &SetupError{Stage: "command", Err: errors.New("empty command"), Hint: "name a program after --"}
+	case !strings.HasPrefix(s.Path, "/"):
+		return &SetupError{Stage: "command", Err: fmt.Errorf("program %q is not an absolute path", s.Path)}
+	case !strings.HasPrefix(s.Dir, "/"):
+		return &SetupError{Stage: "directory", Err: fmt.Errorf("%q is not an absolute path", s.Dir)}
+	}
+	for _, fd := range s.PassFDs {
+		if fd.Number < 3 || fd.Number >= maxPassNumber {
+			return &SetupError{Stage: "stdio", Err: fmt.Errorf("descriptor %d cannot be passed", fd.Number),
+				Hint: fmt.Sprintf("use a number from 3 to %d", maxPassNumber-1)}
+		}
+	}
+	for _, e := range s.View.Entries {
+		if !strings.HasPrefix(e.Path, "/") || strings.Contains(e.Path, "/../") {
+			return &SetupError{Stage: "filesystem", Err: fmt.Errorf("path %q is not absolute and clean", e.Path)}
+		}
+	}
+	if l.runner.host.LandlockABI == 0 {
+		return &SetupError{Stage: "landlock", Err: errors.New("this kernel offers no Landlock"),
+			Hint: "sbx doctor says who refuses it; nothing is run without it"}
+	}
+	return nil
+}
+
+// maxPassNumber is PLACE_ABOVE of child.h.
+const maxPassNumber = 200
+
+func (l *launch) chooseNamespaces() error {
+	h := l.runner.host
+	if l.spec.Tier == TierBase {
+		return nil
+	}
+	if l.spec.Tier == TierFull && !h.MountView {
+		return &SetupError{Stage: "namespaces", Err: errors.New("this host does not allow a mount view"), Hint: "sbx doctor says who refuses it"}
+	}
+	add := func(ok bool, ns uint64) {
+		if ok {
+			l.namespaces |= ns
+		}
+	}
+	// An own user namespace holds one id: another user cannot be had in it.
+	if h.UserNS && l.spec.User != nil && l.spec.User.UID != os.Geteuid() {
+		return nil
+	}
+	add(h.PIDNS, nsPID)
+	add(h.IPCNS, nsIPC)
+	add(h.NetNS && l.spec.Network == NetNone, nsNet)
+	add(h.MountView, nsMount)
+	add(h.UserNS && l.namespaces != 0, nsUser)
+	l.view, l.pidNS = h.MountView, h.PIDNS
+	return nil
+}
+
+// refuseUnenforceable finds denials inside of grants that Landlock alone cannot
+// hold. What the user wrote is refused, a default is reported.
+func (l *launch) refuseUnenforceable() error {
+	if l.view {
+		return nil
+	}
+	for _, e := range l.spec.View.Entries {
+		if e.Access > Protect || !l.grantedAbove(e) {
+			continue
+		}
+		part := "deny " + e.Path
+		if e.Access == Protect {
+			part = "protect " + e.Path
+		}
+		if e.Demanded && !l.spec.BestEffort {
+			return &SetupError{Stage: "filesystem", Err: fmt.Errorf("%s: it lies inside a granted directory, and this host has no mount view to take it away", part),
+				Hint: "grant its neighbours one by one instead, or accept the gap with --best-effort"}
+		}
+		l.enforced.Missing = append(l.enforced.Missing, Gap{Part: part, Why: "no mount view, and Landlock cannot take a path out of a grant"})
+	}
+	return nil
+}
+
+// grantedAbove reports whether the closest entry above or at e's path grants more.
+func (l *launch) grantedAbove(e Entry) bool {
+	best, access := -1, Deny
+	for _, o := range l.spec.View.Entries {
+		if len(o.Path) > best && o.Path != e.Path && within(e.Path, o.Path) {
+			best, access = len(o.Path), o.Access
+		}
+	}
+	return best >= 0 && access > e.Access && (e.Access == Deny || access == ReadWrite)
+}
+
+// within reports whether path is dir or beneath it. Both are clean.
+func within(path, dir string) bool {
+	if dir == "/" || path == dir {
+		return true
+	}
+	return len(path) > len(dir) && path[len(dir)] == '/' && path[:len(dir)] == dir
+}
+
+func (l *launch) makeCgroup() error {
+	if l.spec.Tier == TierBase {
+		l.limitGaps()
+		return nil
+	}
+	c, parts, gaps, err := l.runner.cgroupFor(l.limits)
+	if err != nil {
+		return &SetupError{Stage: "cgroup", Err: err}
+	}
+	l.enforced.Parts = append(l.enforced.Parts, parts...)
+	l.enforced.Weakened = append(l.enforced.Weakened, gaps...)
+	if c != nil {
+		l.cgroup = c
+		l.onRelease(func() { c.remove() })
+	} else {
+		l.limitGaps()
+	}
+	return nil
+}
+
+// planBinding adds what binds keeper and command to less than the caller has.
+func (l *launch) planBinding() error {
+	privileged := os.Geteuid() == 0 || l.namespaces&nsUser != 0
+	if !l.pidNS {
+		l.plan.Scope()
+		l.plan.Subreaper()
+	}
+	bounding := child.Flag(0)
+	if !privileged {
+		bounding = child.Optional
+	}
+	l.plan.Bounding(bounding)
+	if u := l.spec.User; u != nil && (u.UID != os.Geteuid() || u.GID != os.Getegid()) {
+		if l.namespaces&nsUser != 0 {
+			return &SetupError{Stage: "user", Err: errors.New("only root can run as another user")}
+		}
+		l.plan.User(u.UID, u.GID, u.Groups)
+	}
+	l.plan.Drop()
+	if l.stdio.tty && l.view {
+		l.plan.PTY()
+	}
+	return l.planLandlock()
+}
+
+// planCommand ends the plan with the command itself.
+func (l *launch) planCommand() error {
+	profile, err := seccomp.ByName(l.profileName())
+	if err != nil {
+		return &SetupError{Stage: "seccomp", Err: err, Hint: "profiles are: " + strings.Join(seccomp.Names(), ", ")}
+	}
+	inet := l.spec.Network == NetFull || l.namespaces&nsNet != 0
+	filter, err := seccomp.Cached(l.runner.CacheDir, profile, runtime.GOARCH, seccomp.Options{
+		Inet: inet, Unix: l.view || l.spec.UnixSockets, NoExecWrite: l.spec.NoExecWrite})
+	if err != nil {
+		return &SetupError{Stage: "seccomp", Err: err}
+	}
+	for _, name := range filter.Unknown {
+		l.enforced.Missing = append(l.enforced.Missing, Gap{Part: "system call " + name,
+			Why: "libseccomp does not know its name", Instead: "refused with every unknown call"})
+	}
+	l.enforced.Seccomp = l.profileName()
+	umask := uint32(l.spec.Umask)
+	if umask == 0 {
+		umask = 0o022
+	}
+	c := child.Command{Path: l.spec.Path, Dir: l.spec.Dir, Argv: l.spec.Argv, Env: l.spec.Env,
+		Stdio: l.stdio.child, Pass: map[int]int{}, Limits: l.rlimits(), Umask: umask,
+		BPF: filter.BPF, RestrictFlags: l.restrictFlags, TTY: l.stdio.tty}
+	for _, fd := range l.spec.PassFDs {
+		c.Pass[fd.Number] = int(fd.File.Fd())
+	}
+	if l.cgroup != nil {
+		for _, f := range l.cgroup.joinFDs() {
+			c.CGroups = append(c.CGroups, int(f.Fd()))
+		}
+	}
+	if t := l.stdio.saved; t != nil {
+		l.plan.RestoreTerminal(int(l.spec.TTY.Fd()), t)
+	}
+	l.plan.Run(c)
+	return nil
+}
+
+func (l *launch) profileName() string {
+	if l.spec.Syscalls == "" {
+		return "default"
+	}
+	return l.spec.Syscalls
+}
+
+// explain turns a keeper's report into an error for people.
+func (l *launch) explain(err error) error {
+	e, ok := errors.AsType[*child.StartError](err)
+	if !ok {
+		return &SetupError{Stage: "start", Err: err}
+	}
+	out := &SetupError{Stage: e.Stage, Err: e.Err}
+	if e.Detail != "" {
+		out.Err = fmt.Errorf("%s: %w", e.Detail, e.Err)
+	}
+	switch {
+	case e.Stage == "exec":
+		out.Err = fmt.Errorf("%s: %w", l.spec.Path, e.Err)
+		if errors.Is(e.Err, unix.EACCES) {
+			out.Hint = "it is not executable, or its directory is not granted: --ro " + parent(l.spec.Path)
+		}
+		if errors.Is(e.Err, unix.ENOENT) {
+			out.Hint = "the program, or the interpreter it names, is not in the view: --ro grants a path"
+		}
+	case e.Stage == "directory":
+		out.Err = fmt.Errorf("%s: %w", l.spec.Dir, e.Err)
+		out.Hint = "the start directory must be in the view: --ro or --rw grants it"
+	case errors.Is(e.Err, unix.E2BIG) && e.Stage == "landlock":
+		out.Hint = "too many sandboxes inside each other (16)"
+	case errors.Is(e.Err, unix.EMFILE), errors.Is(e.Err, unix.EINVAL) && e.Stage == "stdio":
+		out.Hint = "raise the limit of open files (ulimit -n)"
+	}
+	return out
+}
+
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
+// cgroupFor makes a control group where the host has one to give. A nil group
+// and no error mean that there is none.
+func (r *Runner) cgroupFor(limits Limits) (*cgroup, []Part, []Gap, error) {
+	if len(r.host.Cgroups.Parents) == 0 {
+		return nil, nil, nil, nil
+	}
+	return r.host.Cgroups.create(strconv.FormatUint(r.runs.Add(1), 10), limits)
+}
