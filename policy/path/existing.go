@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,33 +29,43 @@ const maxSettingsBytes = 1 << 20
 // as these lie in the workspace. The cost is one lookup for each entry of the
 // table, whatever the size of the workspace. Names of [LevelAsk] are left out.
 func Existing(workspace string) []Name {
-	var names []Name
-	for _, e := range protected {
-		if e.Level == LevelAsk || strings.Contains(e.Pattern, "*") || strings.HasPrefix(e.Pattern, ".git/") {
-			continue
-		}
-		names = appendExisting(names, filepath.Join(workspace, e.Pattern), e)
-	}
+	names := present(workspace, "", LevelKernel, LevelCheck)
 	git := FindGitDirs(workspace)
 	if git.Link != "" {
 		names = append(names, Name{Path: git.Link, Entry: gitLinkEntry})
 	}
-	seen := map[string]bool{}
-	for _, dir := range []string{git.Dir, git.Common} {
-		if dir == "" || seen[dir] {
+	if git.Dir == "" {
+		return names
+	}
+	names = append(names, present(git.Dir, ".git/", LevelKernel)...)
+	if git.Common != git.Dir {
+		names = append(names, present(git.Common, ".git/", LevelKernel)...)
+	}
+	return append(names, configured(workspace, git.Common)...)
+}
+
+// present lists the entries of the table that exist below dir. With a prefix,
+// dir is what the prefix stands for, and only entries with it count; without
+// one, entries inside .git are left out.
+func present(dir, prefix string, levels ...Level) []Name {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var names []Name
+	for _, e := range protected {
+		if !slices.Contains(levels, e.Level) || strings.Contains(e.Pattern, "*") {
 			continue
 		}
-		seen[dir] = true
-		for _, e := range protected {
-			inner, ok := strings.CutPrefix(e.Pattern, ".git/")
-			if !ok || e.Level != LevelKernel {
-				continue
-			}
-			names = appendExisting(names, filepath.Join(dir, inner), e)
+		rel, ok := strings.CutPrefix(e.Pattern, prefix)
+		if !ok || prefix == "" && strings.HasPrefix(rel, ".git/") {
+			continue
 		}
-	}
-	if git.Common != "" {
-		names = append(names, configured(workspace, git.Common)...)
+		var st unix.Stat_t
+		if unix.Fstatat(fd, rel, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			names = append(names, Name{Path: dir + "/" + rel, Entry: e, IsDir: st.Mode&unix.S_IFMT == unix.S_IFDIR})
+		}
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package path
 
 import (
 	"strings"
+	"sync"
 )
 
 // Level says how a protected name is held. The zero value is the strictest.
@@ -88,13 +89,22 @@ func (e Entry) String() string { return e.Kind.String() + " (" + e.Pattern + ")"
 // several entries the first in the table wins: special ones stand first.
 func Match(rel string) (Entry, bool) {
 	names := split(rel)
-	for _, e := range protected {
-		if matchAnywhere(split(e.Pattern), names) {
-			return e, true
+	for i, pattern := range patterns() {
+		if matchAnywhere(pattern, names) {
+			return protected[i], true
 		}
 	}
 	return Entry{}, false
 }
+
+// patterns are the table's patterns taken apart, in its order.
+var patterns = sync.OnceValue(func() [][]string {
+	all := make([][]string, len(protected))
+	for i, e := range protected {
+		all[i] = split(e.Pattern)
+	}
+	return all
+})
 
 // MatchGitDir is Match for rel within a git directory that has another name
 // than .git: a bare repository, or the target of a gitfile.
