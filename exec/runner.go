@@ -287,6 +287,14 @@ func (l *launch) planCommand() error {
 		for _, f := range l.cgroup.joinFDs() {
 			c.CGroups = append(c.CGroups, int(f.Fd()))
 		}
+		if first := l.cgroup.dirs[0]; first.V2 {
+			fd, err := unix.Open(first.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return &SetupError{Stage: "cgroup", Err: err}
+			}
+			l.onRelease(func() { unix.Close(fd) })
+			c.CGroupDir = fd
+		}
 	}
 	if t := l.stdio.saved; t != nil {
 		l.plan.RestoreTerminal(int(l.spec.TTY.Fd()), t)

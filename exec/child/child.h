@@ -80,7 +80,8 @@ struct run {
 	uint32_t bpf, bpf_count;                   // struct sock_filter[]
 	uint32_t restrict_flags, umask;
 	uint32_t limit_count, pass_count, cgroup_count, flags;
-	int32_t stdio[3], pad; // descriptor indexes; -1: the terminal of OP_PTY
+	int32_t stdio[3];   // descriptor indexes; -1: the terminal of OP_PTY
+	int32_t cgroup_dir; // index of a v2 group's directory, for RUN_CGROUP_V2
 	int32_t cgroup[MAX_CGROUPS];
 	struct {
 		int32_t index, number;
@@ -92,6 +93,7 @@ enum run_flag {
 	RUN_TTY = 1,         // standard input is the controlling terminal
 	RUN_NO_RULESET = 2,  // asked for by name: no Landlock
 	RUN_NO_FILTER = 4,   // asked for by name: no seccomp
+	RUN_CGROUP_V2 = 8,   // cgroup[0] belongs to cgroup_dir: clone into it
 };
 
 // Stages name where a set-up failed.

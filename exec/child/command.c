@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,15 @@
 #include <unistd.h>
 
 #include "child.h"
+
+// sched.h and linux/sched.h of some libcs exclude each other.
+extern int clone(int (*)(void *), void *, int, void *, ...);
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP 0x200000000ULL
+#endif
+#ifndef __NR_clone3
+#define __NR_clone3 435
+#endif
 
 #ifndef __NR_close_range
 #define __NR_close_range 436
@@ -36,7 +45,11 @@ struct command {
 	char **argv, **envp;
 	char **shell_argv; // for a script without an interpreter line
 	pid_t keeper;
+	int born_inside; // the first control group was entered by the clone
 };
+
+
+static int run_command(void *arg);
 
 static void fail(struct command *c, int stage, int detail)
 {
@@ -77,7 +90,7 @@ static int run_command(void *arg)
 
 	// Into the control groups first: everything after this counts there.
 	for (uint32_t i = 0; i < r->cgroup_count; i++)
-		if (write(c->k->fds[r->cgroup[i]], "0", 1) != 1)
+		if (!(c->born_inside && i == 0) && write(c->k->fds[r->cgroup[i]], "0", 1) != 1)
 			fail(c, STAGE_CGROUP, (int)i);
 	// An own session: no controlling terminal of the caller, no shared group.
 	if (setsid() < 0)
@@ -144,6 +157,26 @@ static int run_command(void *arg)
 	return 0;
 }
 
+// clone_into makes the command in a v2 control group at once. Writing to
+// cgroup.procs instead waits for a grace period of the kernel, several
+// milliseconds. clone3 cannot share memory from C without a libc's help, so this
+// one copies the keeper, which is small. Returns -1 where clone3 is refused.
+static pid_t clone_into(struct command *c, int directory)
+{
+	struct clone_args a;
+	memset(&a, 0, sizeof a);
+	a.flags = CLONE_VFORK | CLONE_INTO_CGROUP;
+	a.exit_signal = SIGCHLD;
+	a.cgroup = (uint64_t)directory;
+	c->born_inside = 1;
+	pid_t pid = (pid_t)syscall(__NR_clone3, &a, sizeof a);
+	if (pid == 0)
+		_exit(run_command(c));
+	if (pid < 0)
+		c->born_inside = 0;
+	return pid;
+}
+
 static char **strings(struct keeper *k, uint32_t offset, uint32_t count, uint32_t spare)
 {
 	const uint32_t *at = (const uint32_t *)plan_string(k, offset);
@@ -157,7 +190,7 @@ pid_t command_start(struct keeper *k, const struct run *r, struct report *rep)
 {
 	enum { STACK = 64 * 1024 };
 	struct command c = {k, r, rep, strings(k, r->argv, r->argc, 0), strings(k, r->env, r->envc, 0),
-			    strings(k, r->argv, r->argc, 1), getpid()};
+			    strings(k, r->argv, r->argc, 1), getpid(), 0};
 	char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (!c.argv || !c.envp || !c.shell_argv || stack == MAP_FAILED) {
 		rep->stage = STAGE_PLAN;
@@ -166,7 +199,11 @@ pid_t command_start(struct keeper *k, const struct run *r, struct report *rep)
 	}
 	c.shell_argv[0] = "sh";
 	c.shell_argv[1] = (char *)plan_string(k, r->path);
-	pid_t pid = clone(run_command, stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
+	pid_t pid = -1;
+	if (r->flags & RUN_CGROUP_V2)
+		pid = clone_into(&c, k->fds[r->cgroup_dir]);
+	if (pid < 0)
+		pid = clone(run_command, stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &c);
 	if (pid < 0) {
 		rep->error = errno;
 		rep->stage = STAGE_START;

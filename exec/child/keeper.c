@@ -192,12 +192,15 @@ static void watch(struct keeper *k, int signals)
 
 static void start_command(struct keeper *k, const struct op *o)
 {
-	struct report rep = {0, 0, 0};
-	k->command = command_start(k, (const struct run *)plan_string(k, o->s1), &rep);
-	if (rep.stage) {
+	// Shared: the command may be a copy of this process, see clone_into.
+	struct report *rep = mmap(NULL, sizeof *rep, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (rep == MAP_FAILED)
+		give_up(STAGE_PLAN, errno, 4);
+	k->command = command_start(k, (const struct run *)plan_string(k, o->s1), rep);
+	if (rep->stage) {
 		if (k->command > 0)
 			waitpid(k->command, NULL, 0);
-		give_up(rep.stage, rep.error, rep.detail);
+		give_up(rep->stage, rep->error, rep->detail);
 	}
 	struct message m = {.type = MSG_STARTED, .a = k->command, .b = k->scoped || k->init};
 	keeper_send(&m, -1);

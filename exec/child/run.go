@@ -15,8 +15,11 @@ type Command struct {
 	// Stdio are descriptors of the starter; -1 is the terminal of Plan.PTY.
 	Stdio [3]int
 	// Pass maps descriptor numbers of the command to descriptors here.
-	Pass          map[int]int
-	CGroups       []int // cgroup.procs, open for writing
+	Pass    map[int]int
+	CGroups []int // cgroup.procs, open for writing
+	// CGroupDir is the directory of a v2 group whose cgroup.procs is the first
+	// of CGroups; 0 means none. The command is made in it where the kernel can.
+	CGroupDir     int
 	Limits        []Limit
 	Umask         uint32
 	BPF           []byte // struct sock_filter[]; empty only with NoFilter
@@ -42,6 +45,7 @@ const (
 	flagTTY     = 1
 	flagNoRules = 2
 	flagNoBPF   = 4
+	flagV2      = 8
 )
 
 // Run starts the command. It is the last operation of a plan.
@@ -63,7 +67,7 @@ func (p *Plan) Run(c Command) {
 	for _, f := range []struct {
 		on  bool
 		bit uint32
-	}{{c.TTY, flagTTY}, {c.NoRuleset, flagNoRules}, {c.NoFilter, flagNoBPF}} {
+	}{{c.TTY, flagTTY}, {c.NoRuleset, flagNoRules}, {c.NoFilter, flagNoBPF}, {c.CGroupDir > 0, flagV2}} {
 		if f.on {
 			flags |= f.bit
 		}
@@ -82,6 +86,9 @@ func (p *Plan) Run(c Command) {
 			index = p.FD(fd)
 		}
 		put(runStdio+4*i, uint32(int32(index)))
+	}
+	if c.CGroupDir > 0 {
+		put(runStdio+12, uint32(p.FD(c.CGroupDir)))
 	}
 	for i, fd := range c.CGroups {
 		put(runCGroup+4*i, uint32(p.FD(fd)))
