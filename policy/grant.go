@@ -10,6 +10,14 @@ type Grant struct {
 	// Workspace is the root of the work, absolute. Empty means detect it from
 	// the start directory.
 	Workspace string
+	// Dir is the start directory, absolute or relative to the workspace. It must
+	// be in view. Empty means the caller's, or the workspace where that is not
+	// in view.
+	Dir string
+	// User is who the command runs as: "caller", "UID" or "UID:GID". Empty means
+	// the caller, but for root in a workspace of another user, which runs as
+	// that user.
+	User string
 	// ReadOnlyWorkspace is mode plan: the sandbox writes nothing.
 	ReadOnlyWorkspace bool
 	Paths             []PathGrant

@@ -1,0 +1,126 @@
+package agentloop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Caller is who asks for a run: where they stand, what their environment holds
+// and where their private state lives. Nothing else of the process is read by
+// [Build], so that a daemon can build for its clients.
+type Caller struct {
+	Cwd     string
+	Environ []string
+	UID     int
+	GID     int
+	Groups  []int
+	// Home is the caller's home directory as named ("/home/u"), which may be a
+	// symbolic link. Empty means that there is none.
+	Home string
+	// ConfigDir, StateDir and CacheDir are ours alone. StateDir and CacheDir
+	// are empty when no private directory could be had. They need not exist.
+	ConfigDir, StateDir, CacheDir string
+}
+
+// CurrentCaller describes this process. HOME counts before the passwd file, as
+// shells have it; a uid without an entry is fine. The warnings say where a
+// directory of ours had to move.
+func CurrentCaller(environ []string) (Caller, []string) {
+	c := Caller{Environ: environ, UID: os.Geteuid(), GID: os.Getegid()}
+	c.Groups, _ = os.Getgroups()
+	c.Cwd, _ = os.Getwd()
+	if real, err := filepath.EvalSymlinks(c.Cwd); err == nil {
+		c.Cwd = real // os.Getwd prefers $PWD, which may be a link's name
+	}
+	c.Home = lookupEnv(environ, "HOME")
+	if c.Home == "" {
+		if a, ok := accountOf(c.UID); ok {
+			c.Home = a.home
+		}
+	}
+	if !filepath.IsAbs(c.Home) {
+		c.Home = ""
+	}
+	var warnings []string
+	c.ConfigDir = ownDir(environ, "XDG_CONFIG_HOME", c.Home, ".config")
+	c.StateDir, warnings = c.usableDir("XDG_STATE_HOME", ".local/state", "state", warnings)
+	c.CacheDir, warnings = c.usableDir("XDG_CACHE_HOME", ".cache", "cache", warnings)
+	return c, warnings
+}
+
+// ownDir names our directory below an XDG base. Relative XDG values are
+// ignored, as their specification asks.
+func ownDir(environ []string, variable, home, fallback string) string {
+	if base := lookupEnv(environ, variable); filepath.IsAbs(base) {
+		return filepath.Join(base, "sandboxd")
+	}
+	if home == "" || home == "/" {
+		return ""
+	}
+	return filepath.Join(home, fallback, "sandboxd")
+}
+
+// usableDir makes our directory of one kind, or falls back to a private
+// directory per uid under /tmp. Empty when neither works.
+func (c Caller) usableDir(variable, fallback, kind string, warnings []string) (string, []string) {
+	dir := ownDir(c.Environ, variable, c.Home, fallback)
+	err := fmt.Errorf("no home directory")
+	if dir != "" {
+		if err = makeOwnDir(dir, c.UID); err == nil {
+			return dir, warnings
+		}
+	}
+	instead := "/tmp/sandboxd-" + strconv.Itoa(c.UID)
+	if makeOwnDir(instead, c.UID) == nil {
+		if sub := instead + "/" + kind; makeOwnDir(sub, c.UID) == nil {
+			return sub, append(warnings, fmt.Sprintf("%s is kept in %s: %v", kind, sub, err))
+		}
+	}
+	return "", append(warnings, fmt.Sprintf("no private directory for %s: %v", kind, err))
+}
+
+// makeOwnDir makes dir (0700 with its parents) where it is missing, and checks
+// that it is a directory of uid which no one else can write. A directory of
+// root's that others may enter is accepted, since runs as other users need it.
+func makeOwnDir(dir string, uid int) error {
+	if n := readNode(dir); n.err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return checkOwnDir(dir, uid)
+}
+
+func checkOwnDir(dir string, uid int) error {
+	n := readNode(dir)
+	switch {
+	case n.err != nil:
+		return &os.PathError{Op: "lstat", Path: dir, Err: n.err}
+	case !n.isDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	case int(n.uid) != uid:
+		return fmt.Errorf("%s belongs to uid %d, not %d", dir, n.uid, uid)
+	case n.mode&0o022 != 0:
+		return fmt.Errorf("%s can be written by others (mode %04o)", dir, n.mode&0o7777)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return &os.PathError{Op: "access", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// lookupEnv returns the last value of name in environ, as execve(2) callers
+// that append expect.
+func lookupEnv(environ []string, name string) string {
+	for i := len(environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(environ[i], name); ok && strings.HasPrefix(v, "=") {
+			return v[1:]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,205 @@
+package agentloop
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// planCache keeps what a scan of directories found, until one of the watched
+// directories changes or the plan grows old. It lies in our cache directory,
+// which no command can reach; a file that anyone else could have written is
+// ignored. The zero value caches nothing.
+type planCache struct {
+	dir string
+	uid int
+}
+
+// planAge bounds how long a plan is believed: a file made unreadable in a deep
+// directory changes no directory's time stamp.
+const planAge = time.Hour
+
+// planVersion changes with the meaning of the files, or of the tables behind
+// them.
+const planVersion = "1"
+
+// plan is a cached list of tagged paths and the directories it depends on.
+type plan struct {
+	watch []string
+	lines []planLine
+}
+
+type planLine struct{ tag, path, arg string }
+
+// load returns the plan under name, or makes and keeps it. key holds all inputs
+// other than the watched directories.
+func (c planCache) load(name, key string, scan func() plan) plan {
+	file := c.file(name, key)
+	if file != "" {
+		if p, ok := c.read(file, key); ok {
+			return p
+		}
+	}
+	start := time.Now()
+	p := scan()
+	if file != "" {
+		c.write(file, key, p, start)
+	}
+	return p
+}
+
+func (c planCache) file(name, key string) string {
+	if c.dir == "" {
+		return ""
+	}
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return fmt.Sprintf("%s/plans/%s-%016x", c.dir, name, h.Sum64())
+}
+
+// stamp is what changes when an entry of a directory is made, removed or
+// renamed. ctime also moves when the directory's own mode does.
+func stamp(dir string) string {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "-"
+	}
+	return strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Ctim.Nano(), 36) + "." + strconv.FormatInt(st.Mtim.Nano(), 36)
+}
+
+func (c planCache) read(file, key string) (plan, bool) {
+	var st unix.Stat_t
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return plan{}, false
+	}
+	f := os.NewFile(uintptr(fd), file)
+	defer f.Close()
+	if unix.Fstat(fd, &st) != nil || int(st.Uid) != c.uid || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o077 != 0 || st.Size > 4<<20 {
+		return plan{}, false
+	}
+	data := make([]byte, st.Size)
+	if n, err := f.ReadAt(data, 0); err != nil || n != len(data) {
+		return plan{}, false
+	}
+	return parsePlan(string(data), key, time.Now())
+}
+
+// parsePlan reads a plan back and checks its head, its age and every watched
+// directory. Fields are separated by NUL, which no path contains, and records
+// by a NUL and a newline.
+func parsePlan(text, key string, now time.Time) (plan, bool) {
+	var p plan
+	head, rest, ok := strings.Cut(text, recordEnd)
+	if !ok {
+		return p, false
+	}
+	f := strings.SplitN(head, "\x00", 4)
+	if len(f) != 4 || f[0] != planVersion || f[2] != "plan" || f[3] != key {
+		return p, false
+	}
+	made, err := strconv.ParseInt(f[1], 10, 64)
+	if age := now.Sub(time.Unix(made, 0)); err != nil || age > planAge || age < -time.Minute {
+		return p, false
+	}
+	for rest != "" {
+		var rec string
+		if rec, rest, ok = strings.Cut(rest, recordEnd); !ok {
+			return p, false
+		}
+		tag, tail, _ := strings.Cut(rec, "\x00")
+		path, arg, _ := strings.Cut(tail, "\x00")
+		switch tag {
+		case "watch":
+			if stamp(path) != arg {
+				return p, false
+			}
+			p.watch = append(p.watch, path)
+		case "end":
+			return p, rest == ""
+		default:
+			p.lines = append(p.lines, planLine{tag, path, arg})
+		}
+	}
+	return p, false
+}
+
+const recordEnd = "\x00\n"
+
+// settle is how long a directory must have been left alone before the scan, so
+// that no change during it, or in the same tick of the kernel's coarse clock (at
+// most 10 ms), hides behind an equal stamp.
+const settle = 20 * time.Millisecond
+
+// write keeps a plan. A failure is no error: the next start scans again.
+func (c planCache) write(file, key string, p plan, start time.Time) {
+	var b strings.Builder
+	for _, w := range p.watch {
+		var st unix.Stat_t
+		if unix.Stat(w, &st) == nil && time.Unix(st.Ctim.Unix()).After(start.Add(-settle)) {
+			return
+		}
+	}
+	for _, l := range p.lines {
+		if strings.HasPrefix(l.arg, "\n") {
+			return // would read as the end of a record
+		}
+	}
+	fmt.Fprintf(&b, "%s\x00%d\x00plan\x00%s%s", planVersion, start.Unix(), key, recordEnd)
+	for _, w := range p.watch {
+		b.WriteString("watch\x00" + w + "\x00" + stamp(w) + recordEnd)
+	}
+	for _, l := range p.lines {
+		b.WriteString(l.tag + "\x00" + l.path + "\x00" + l.arg + recordEnd)
+	}
+	b.WriteString("end" + recordEnd)
+	dir := filepath.Dir(file)
+	if makeOwnDir(dir, c.uid) != nil {
+		return
+	}
+	tmp, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return
+	}
+	_, err = tmp.WriteString(b.String())
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+	}
+}
+
+func (p plan) tagged(tag string) []string {
+	var list []string
+	for _, l := range p.lines {
+		if l.tag == tag {
+			list = append(list, l.path)
+		}
+	}
+	return list
+}
+
+// etc returns the plan for the tree at root.
+func (c planCache) etc(root string) etcPlan {
+	p := c.load("etc", "etc "+root, func() plan {
+		e := scanEtc(root)
+		out := plan{watch: e.Watch}
+		for tag, paths := range map[string][]string{"deny": e.Deny, "read": e.Read, "outside": e.Outside} {
+			for _, path := range paths {
+				out.lines = append(out.lines, planLine{tag: tag, path: path})
+			}
+		}
+		return out
+	})
+	return etcPlan{Deny: p.tagged("deny"), Read: p.tagged("read"), Outside: p.tagged("outside"), Watch: p.watch}
+}
