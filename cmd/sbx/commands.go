@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,6 +18,9 @@ type command struct {
 // commands lists the subcommands in the order of the help.
 func commands() []command {
 	return []command{
+		{"run", "run a command under confinement", runCommand},
+		{"doctor", "say what this host can enforce and what is missing", doctorCommand},
+		{"clean", "remove outputs, homes and caches that sbx keeps", cleanCommand},
 		{"version", "say which sbx this is", versionCommand},
 		{"completion", "print a completion script for a shell", completionCommand},
 	}
@@ -159,11 +161,3 @@ func distance(a, b string) int {
 // examples is the start of a command's help: what is typed most, before the list
 // of its flags.
 func examples(lines ...string) string { return strings.Join(lines, "\n") }
-
-// writeOut writes to the data output; a full disk or a closed pipe is an error.
-func (p *program) writeOut(format string, args ...any) error {
-	if _, err := fmt.Fprintf(p.stdout, format, args...); err != nil {
-		return &failure{code: exitSandbox, stage: "output", hint: "see that standard output can be written", err: err}
-	}
-	return nil
-}

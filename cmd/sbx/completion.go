@@ -54,7 +54,7 @@ func completionScripts() map[string]func([]commandWords) string {
 func bashCompletion(all []commandWords) string {
 	var b strings.Builder
 	b.WriteString("# bash completion for sbx\n_sbx() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]}\n\tif ((COMP_CWORD == 1)); then\n")
-	fmt.Fprintf(&b, "\t\tCOMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n\t\treturn\n\tfi\n", names(all))
+	fmt.Fprintf(&b, "\t\tCOMPREPLY=($(compgen -W '%s' -- \"$cur\"))\n\t\treturn\n\tfi\n", commandNames(all))
 	b.WriteString("\tlocal i\n\tfor ((i = 2; i < COMP_CWORD; i++)); do\n\t\tif [[ ${COMP_WORDS[i]} == -- ]]; then\n\t\t\tCOMPREPLY=($(compgen -c -f -- \"$cur\"))\n\t\t\treturn\n\t\tfi\n\tdone\n\tcase ${COMP_WORDS[1]} in\n")
 	for _, c := range all {
 		fmt.Fprintf(&b, "\t%s) [[ $cur == -* ]] && COMPREPLY=($(compgen -W '%s' -- \"$cur\")) || COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n",
@@ -92,7 +92,7 @@ func fishCompletion(all []commandWords) string {
 	return b.String()
 }
 
-func names(all []commandWords) string {
+func commandNames(all []commandWords) string {
 	var list []string
 	for _, c := range all {
 		list = append(list, c.name)

@@ -13,16 +13,12 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code) // the only os.Exit
+	// No signal is caught here: sbx run hands them to its command, and the other
+	// commands are short and end by them.
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // program is one invocation of sbx: what its commands may use of the outside.
@@ -32,7 +28,8 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// run executes one command line and returns the exit code.
+// run executes one command line and returns the exit code. Cancelling ctx ends a
+// command that runs as its deadline would.
 func run(ctx context.Context, args, environ []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(args[1:len(args):len(args)], "--help")

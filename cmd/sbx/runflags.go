@@ -115,6 +115,7 @@ func parseRun(c *cli.Context, cwd string) (runOptions, error) {
 			return o, err
 		}
 	}
+	o.grant.User = c.String("user")
 	o.grant.PrivateTmp = true
 	o.grant.Syscalls = c.String("syscalls")
 	o.grant.NoExecWrite = c.Bool("no-exec-write")

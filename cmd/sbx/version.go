@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
@@ -51,13 +50,4 @@ func currentVersion() versionObject {
 		}
 	}
 	return v
-}
-
-// writeJSON prints one object and a newline on the data output.
-func (p *program) writeJSON(object any) error {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return &failure{code: exitSandbox, stage: "output", err: err}
-	}
-	return p.writeOut("%s\n", text)
 }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"sandboxd/agentloop"
+)
+
+// Bounds of what sbx clean keeps when it is not told otherwise.
+const (
+	keepAge   = 30 * 24 * time.Hour
+	keepBytes = 4 << 30
+)
+
+// stateKinds are the directories whose entries sbx clean may remove. Trust
+// decisions and journals of runs that did not end are not among them.
+var stateKinds = []struct {
+	state bool // below the state directory, else below the cache
+	name  string
+	what  string
+}{
+	{false, "homes", "private homes and their caches, one for each workspace"},
+	{false, "tmp", "temporary directories of runs that did not end"},
+	{false, "filters", "compiled system call filters"},
+	{false, "etc", "lists of what is readable in /etc"},
+	{true, "outputs", "whole outputs of captured runs"},
+	{true, "kept", "files that were moved aside after a run"},
+}
+
+// kept is one entry of our state.
+type kept struct {
+	dir, name string // dir is the state or cache directory; name is below it
+	kind      string
+	bytes     int64
+	used      time.Time
+}
+
+// cleanObject is the answer of sbx clean --json.
+type cleanObject struct {
+	Removed      int      `json:"removed"`
+	FreedBytes   int64    `json:"freed_bytes"`
+	Kept         int      `json:"kept"`
+	KeptBytes    int64    `json:"kept_bytes"`
+	DryRun       bool     `json:"dry_run"`
+	RemovedPaths []string `json:"removed_paths"`
+}
+
+func cleanCommand(p *program) *cli.Command {
+	return &cli.Command{
+		UsageText: examples("sbx clean", "sbx clean --age 1h --dry-run", "sbx clean --all"),
+		Description: "Removes what sbx keeps in its state and cache directories: entries that were not\n" +
+			"used for 30 days, then the oldest until 4 GiB are left. A run that is going on\n" +
+			"loses its home with --all.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Usage: "remove every entry"},
+			&cli.StringFlag{Name: "age", Usage: "remove what was not used for `TIME` (default: 720h)"},
+			&cli.StringFlag{Name: "size", Usage: "then the oldest until `SIZE` is left (default: 4GiB)"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "name what would go and remove nothing"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
+		},
+		Action: p.clean,
+	}
+}
+
+func (p *program) clean(c *cli.Context) error {
+	if c.Args().Present() {
+		return misuse("sbx clean --help lists the flags", "unexpected argument %q", c.Args().First())
+	}
+	age, size := time.Duration(keepAge), int64(keepBytes)
+	var err error
+	if c.IsSet("age") {
+		if age, err = parseDuration(c.String("age")); err != nil {
+			return misuse("", "--age %q: %v", c.String("age"), err)
+		}
+	}
+	if c.IsSet("size") {
+		if size, err = parseBytes(c.String("size")); err != nil {
+			return misuse("", "--size %q: %v", c.String("size"), err)
+		}
+	}
+	caller, _ := agentloop.CurrentCaller(p.environ)
+	entries, err := listKept(caller.StateDir, caller.CacheDir)
+	if err != nil {
+		return &failure{code: exitSandbox, stage: "state", err: err, hint: "see who owns that directory"}
+	}
+	going := entries
+	if !c.Bool("all") {
+		going = chooseOld(entries, time.Now(), age, size)
+	}
+	return p.remove(entries, going, c.Bool("dry-run"), c.Bool("json"))
+}
+
+// remove removes the entries in going and says what was freed. One that cannot
+// be removed does not keep the others.
+func (p *program) remove(entries, going []kept, dryRun, asJSON bool) error {
+	out := cleanObject{DryRun: dryRun, RemovedPaths: []string{}}
+	for _, e := range entries {
+		out.Kept++
+		out.KeptBytes += e.bytes
+	}
+	var failed []error
+	for _, e := range going {
+		full := filepath.Join(e.dir, e.name)
+		if !dryRun {
+			if err := removeKept(e); err != nil {
+				failed = append(failed, err)
+				continue
+			}
+		}
+		out.Removed, out.Kept = out.Removed+1, out.Kept-1
+		out.FreedBytes, out.KeptBytes = out.FreedBytes+e.bytes, out.KeptBytes-e.bytes
+		out.RemovedPaths = append(out.RemovedPaths, full)
+	}
+	if err := p.printCleaned(out, asJSON); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return &failure{code: exitSandbox, stage: "clean", err: failed[0],
+			hint: fmt.Sprintf("%d of %d entries could not be removed", len(failed), len(going))}
+	}
+	return nil
+}
+
+func (p *program) printCleaned(out cleanObject, asJSON bool) error {
+	if asJSON {
+		return p.writeJSON(out)
+	}
+	verb := "removed"
+	if out.DryRun {
+		verb = "would remove"
+	}
+	var b strings.Builder
+	for _, name := range out.RemovedPaths {
+		fmt.Fprintf(&b, "%s %s\n", verb, oneLine(name))
+	}
+	fmt.Fprintf(&b, "%s %d entries, %s; %d entries, %s are kept\n", verb,
+		out.Removed, sizeText(out.FreedBytes), out.Kept, sizeText(out.KeptBytes))
+	return p.writeOut("%s", b.String())
+}
+
+// listKept lists the entries of our state with their sizes. A directory that
+// does not exist holds nothing.
+func listKept(stateDir, cacheDir string) ([]kept, error) {
+	var all []kept
+	for _, k := range stateKinds {
+		dir := cacheDir
+		if k.state {
+			dir = stateDir
+		}
+		if dir == "" {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(dir, k.name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			entry := kept{dir: dir, name: path.Join(k.name, e.Name()), kind: k.what}
+			entry.bytes, entry.used = measure(filepath.Join(dir, entry.name))
+			all = append(all, entry)
+		}
+	}
+	return all, nil
+}
+
+// measure sums the disk use below root and finds the latest change of the entry
+// itself or of what stands directly in it. What cannot be read counts as empty.
+func measure(root string) (bytes int64, used time.Time) {
+	_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // unreadable parts still are removable by their owner
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		bytes += diskUse(info)
+		depth := strings.Count(strings.TrimPrefix(name, root), "/")
+		if depth <= 1 && info.ModTime().After(used) {
+			used = info.ModTime()
+		}
+		return nil
+	})
+	return bytes, used
+}
+
+// chooseOld picks the entries that were not used for age, then the oldest ones
+// until at most size bytes are left. Negative bounds mean no bound.
+func chooseOld(entries []kept, now time.Time, age time.Duration, size int64) []kept {
+	byAge := slices.SortedStableFunc(slices.Values(entries), func(a, b kept) int { return a.used.Compare(b.used) })
+	left := int64(0)
+	for _, e := range byAge {
+		left += e.bytes
+	}
+	var going []kept
+	for _, e := range byAge {
+		tooOld := age >= 0 && now.Sub(e.used) > age
+		tooMuch := size >= 0 && left > size
+		if tooOld || tooMuch {
+			going = append(going, e)
+			left -= e.bytes
+		}
+	}
+	return going
+}
+
+// removeKept removes one entry. All steps stay beneath our directory even if a
+// command that still runs swaps a directory for a link. Package managers leave
+// directories without write permission, so those get it first.
+func removeKept(e kept) error {
+	root, err := os.OpenRoot(e.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.RemoveAll(e.name); err == nil {
+		return nil
+	}
+	_ = fs.WalkDir(root.FS(), e.name, func(name string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && err == nil {
+			_ = root.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	return root.RemoveAll(e.name)
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/exec"
+)
+
+// cappedWriter passes on at most left bytes and counts the rest, so that the
+// writer of an endless output neither blocks nor fills a disk. It is safe for
+// concurrent use.
+type cappedWriter struct {
+	mu      sync.Mutex
+	to      io.Writer
+	left    int64
+	dropped int64
+}
+
+// Write reports all of b as written: the command is not to notice the cap.
+func (w *cappedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pass := b[:min(int64(len(b)), w.left)]
+	w.left -= int64(len(pass))
+	w.dropped += int64(len(b) - len(pass))
+	if len(pass) > 0 {
+		if n, err := w.to.Write(pass); err != nil {
+			return n, err
+		}
+	}
+	return len(b), nil
+}
+
+// cut returns how many bytes were dropped.
+func (w *cappedWriter) cut() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dropped
+}
+
+// connect gives the command its streams and descriptors. The writers it returns
+// are those with a cap; there are none without --output-limit.
+func (p *program) connect(s *exec.Spec, o runOptions) ([]*cappedWriter, error) {
+	s.Stdin = p.stdin
+	for _, n := range o.passFDs {
+		s.PassFDs = append(s.PassFDs, exec.PassFD{File: os.NewFile(uintptr(n), "inherited"), Number: n})
+	}
+	if o.tty {
+		if p.stdin == nil || !isTerminal(int(p.stdin.Fd())) {
+			return nil, misuse("leave --tty out, or run sbx from a terminal", "--tty: standard input is not a terminal")
+		}
+		s.TTY = p.stdin
+	}
+	if o.json {
+		s.Limits.OutputBytes = int(o.outputBytes)
+		return nil, nil // captured into the result
+	}
+	s.Stdout, s.Stderr = p.stdout, p.stderr
+	if o.outputBytes <= 0 {
+		return nil, nil
+	}
+	out := &cappedWriter{to: p.stdout, left: o.outputBytes}
+	errs := &cappedWriter{to: p.stderr, left: o.outputBytes}
+	s.Stdout, s.Stderr = out, errs
+	return []*cappedWriter{out, errs}, nil
+}
+
+// forwarded are the signals that sbx hands to the command instead of obeying
+// them. The command may ignore them, as it may without sbx; whoever kills sbx
+// ends the command's whole tree with it.
+var forwarded = []os.Signal{
+	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
+}
+
+// forwardSignals starts to collect signals for the command. stop ends it.
+func forwardSignals() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 16) // more than a person sends before one is taken
+	signal.Notify(c, forwarded...)
+	return c, func() { signal.Stop(c) }
+}
+
+// isTerminal reports whether fd is a terminal.
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
+}
