@@ -83,7 +83,7 @@ func asOrdinaryUser(t *testing.T, groups []string) cgroupReport {
 	}
 	cmd := exec.Command("sh", "-c", join.String()+"exec /proc/self/fd/3 -test.run='^TestCgroupChild$' -test.v")
 	cmd.ExtraFiles, cmd.Dir = files, "/"
-	cmd.Env = []string{cgroupChildVar + "=1", "PATH=/usr/bin:/bin"}
+	cmd.Env = []string{cgroupChildVar + "=1", "SANDBOXD_TEST_PRIVATE=1", "PATH=/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
 	out, err := cmd.CombinedOutput()
 	_, after, ok := bytes.Cut(out, []byte("\nREPORT "))
