@@ -106,21 +106,44 @@ func looksSecret(name string) bool {
 }
 
 // explainWeaker is the one line about parts that are held less well than
-// elsewhere. Empty when all are held.
+// elsewhere, by name; with verbose also what holds them and why. Empty when all
+// are held.
 func explainWeaker(e exec.Enforced, verbose bool) string {
-	var parts []string
+	var missing, weakened []string
 	for _, g := range e.Missing {
-		if !onlyRefused(g) {
-			parts = append(parts, gapText(g, "not held", verbose))
+		switch {
+		case onlyRefused(g):
+		case verbose:
+			missing = append(missing, gapText(g, g.Instead, true))
+		default:
+			missing = append(missing, oneLine(g.Part))
 		}
 	}
 	for _, g := range e.Weakened {
-		parts = append(parts, gapText(g, g.Instead, verbose))
+		if verbose {
+			weakened = append(weakened, gapText(g, g.Instead, true))
+		} else {
+			weakened = append(weakened, oneLine(g.Part))
+		}
+	}
+	separator := ", "
+	if verbose {
+		separator = "; "
+	}
+	var parts []string
+	if len(missing) > 0 {
+		parts = append(parts, "not held here: "+strings.Join(missing, separator))
+	}
+	if len(weakened) > 0 {
+		parts = append(parts, "held less well here: "+strings.Join(weakened, separator))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "weaker confinement on this host: " + strings.Join(parts, "; ") + " (see sbx doctor)"
+	if !verbose {
+		parts = append(parts, "--verbose says how, --quiet leaves this line out")
+	}
+	return "tier " + e.Tier + ": " + strings.Join(parts, "; ")
 }
 
 func gapText(g exec.Gap, instead string, verbose bool) string {

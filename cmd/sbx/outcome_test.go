@@ -57,8 +57,9 @@ func TestWithheldKinds(t *testing.T) {
 
 func TestWeakerLine(t *testing.T) {
 	e := exec.Enforced{
-		Missing:  []exec.Gap{{Part: "tasks", Why: "no cgroup"}},
-		Weakened: []exec.Gap{{Part: "protected names", Why: "no mount view", Instead: "judged after the run"}},
+		Tier:     "base",
+		Missing:  []exec.Gap{{Part: "tasks", Why: "no cgroup"}, {Part: "system call mseal", Instead: "refused"}},
+		Weakened: []exec.Gap{{Part: "protected names", Why: "no mount view", Instead: "judged after the run"}, {Part: "loopback"}},
 	}
 	for _, tt := range []struct {
 		e       exec.Enforced
@@ -67,8 +68,8 @@ func TestWeakerLine(t *testing.T) {
 	}{
 		{exec.Enforced{}, false, ""},
 		{exec.Enforced{Missing: []exec.Gap{{Part: "system call mseal", Instead: "refused"}}}, true, ""},
-		{e, false, "weaker confinement on this host: tasks: not held; protected names: judged after the run (see sbx doctor)"},
-		{e, true, "weaker confinement on this host: tasks: not held (no cgroup); protected names: judged after the run (no mount view) (see sbx doctor)"},
+		{e, false, "tier base: not held here: tasks; held less well here: protected names, loopback; --verbose says how, --quiet leaves this line out"},
+		{e, true, "tier base: not held here: tasks (no cgroup); held less well here: protected names: judged after the run (no mount view); loopback"},
 	} {
 		if got := explainWeaker(tt.e, tt.verbose); got != tt.want {
 			t.Errorf("explainWeaker = %q, want %q", got, tt.want)
