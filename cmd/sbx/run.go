@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -52,6 +53,8 @@ type job struct {
 	spec   exec.Spec
 	plan   agentloop.Report
 	runner *exec.Runner
+	// stateWarnings say where our own directories had to move.
+	stateWarnings []string
 }
 
 func (j *job) do(ctx context.Context) error {
@@ -84,7 +87,9 @@ func (j *job) prepare() error {
 	if err != nil {
 		return err
 	}
-	plan.Warnings = append(warnings, plan.Warnings...)
+	// Where state had to move is of interest when something failed or was asked.
+	j.stateWarnings = warnings
+	plan.WithheldEnv = withoutSet(plan.WithheldEnv, spec.Env)
 	spec.Tier = j.o.tier
 	if j.o.json && caller.StateDir != "" {
 		spec.OutputDir = filepath.Join(caller.StateDir, "outputs")
@@ -121,7 +126,10 @@ func (j *job) start(ctx context.Context) (exec.Result, []string, error) {
 
 // finish says what is to be said about a command that ran, and gives its status.
 func (j *job) finish(res exec.Result, warnings []string) error {
-	warnings = append(j.plan.Warnings, warnings...)
+	warnings = append(slices.Clone(j.plan.Warnings), warnings...)
+	if j.o.verbose {
+		warnings = append(warnings, j.stateWarnings...)
+	}
 	res.Enforced.Weakened = append(res.Enforced.Weakened, j.plan.Gaps...)
 	if !j.o.quiet {
 		for _, w := range warnings {
@@ -186,14 +194,49 @@ func (j *job) answer(object resultObject) error {
 	return nil
 }
 
+// withoutSet leaves out the variables that the command has, with a value of ours.
+func withoutSet(withheld, env []string) []string {
+	set := names(env)
+	var list []string
+	for _, name := range withheld {
+		if _, has := slices.BinarySearch(set, name); !has {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // confined says in a few words what held the command.
 func (j *job) confined() string {
 	network := "no network"
 	if j.spec.Network == exec.NetFull {
 		network = "the whole network"
 	}
-	return fmt.Sprintf("writes in %s and private directories only, %s, home not visible; %s",
+	text := fmt.Sprintf("writes in %s and private directories only, %s, private home; %s",
 		oneLine(j.plan.Workspace), network, withheldKinds(j.plan.WithheldEnv, j.o.verbose))
+	if names := j.protected(); names != "" {
+		text += "; read-only: " + names + " (--unprotect opens one)"
+	}
+	return text
+}
+
+// protected names what is read-only inside the workspace, from its top. Without
+// verbose the list ends after a few.
+func (j *job) protected() string {
+	var list []string
+	for _, p := range j.plan.Protected {
+		if p.Level != agentloop.LevelKernel {
+			continue
+		}
+		if rel, err := filepath.Rel(j.plan.Workspace, p.Path); err == nil && filepath.IsLocal(rel) {
+			list = append(list, oneLine(rel))
+		}
+	}
+	const few = 4
+	if len(list) > few && !j.o.verbose {
+		list = append(list[:few:few], fmt.Sprintf("and %d more", len(list)-few))
+	}
+	return strings.Join(list, " ")
 }
 
 // note is one line of sbx itself about a run.
