@@ -1,0 +1,376 @@
+package agentloop
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardKept is the directory of our state that takes what a guard moves aside.
+// It belongs to the run's user, but lies where only the caller can go.
+type guardKept struct {
+	path string
+	fd   int
+	used int
+	copy int64 // bytes that may still be copied from another file system
+}
+
+// guardCopyBytes bounds what is copied from a workspace on another file system
+// than our state. Beyond it files are cut, and the finding says so.
+const guardCopyBytes = 64 << 20
+
+// guardCopyDepth bounds how deep a directory is copied and removed there.
+const guardCopyDepth = 64
+
+func (j *guardJournal) makeKept(stateDir string) (*guardKept, error) {
+	dir := filepath.Join(stateDir, "kept", j.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(dir, openDirFlags, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	k := &guardKept{path: dir, fd: fd, copy: guardCopyBytes}
+	if unix.Geteuid() == 0 && j.UID != 0 {
+		if err := unix.Fchown(fd, j.UID, j.GID); err != nil {
+			k.close()
+			return nil, &os.PathError{Op: "chown", Path: dir, Err: err}
+		}
+	}
+	// After a crash there may be things already.
+	names, _ := entryNames(fd, 1<<20)
+	k.used = len(names)
+	return k, nil
+}
+
+// close removes the directory if nothing was kept.
+func (k *guardKept) close() {
+	unix.Close(k.fd)
+	os.Remove(k.path)
+}
+
+// slot is a name in the directory that is not taken, with the old name in it
+// for people.
+func (k *guardKept) slot(base string) string {
+	if len(base) > 100 {
+		base = base[:100]
+	}
+	base = strings.Map(func(c rune) rune {
+		if c < 0x20 || c == 0x7f || c == 0xfffd {
+			return '_'
+		}
+		return c
+	}, base)
+	for {
+		k.used++
+		name := fmt.Sprintf("%04d-%s", k.used, base)
+		if _, err := lstatAt(k.fd, name); errors.Is(err, unix.ENOENT) {
+			return name
+		}
+	}
+}
+
+// moveAside moves what is called base in the open directory dir into our state,
+// and puts before back, if there was something. full is for the report.
+func (p *guardPass) moveAside(dir int, base, full, what string, before *fileState) {
+	slot := p.kept.slot(base)
+	err := p.rename(dir, base, slot)
+	if errors.Is(err, unix.ENOENT) {
+		return // somebody else was faster
+	}
+	f := GuardFinding{Path: full, What: what, Action: GuardMoved, Kept: filepath.Join(p.kept.path, slot)}
+	if err != nil && !errors.Is(err, errCut) {
+		p.deniedIf(err)
+		p.fail(full, what, err)
+		return
+	}
+	if err != nil {
+		f.Error = err.Error()
+	}
+	if before != nil {
+		f.Action = GuardRestored
+		if err := forceEntry(dir, func() error { return p.recreate(dir, base, before) }); err != nil {
+			p.deniedIf(err)
+			f.Action, f.Error = GuardMoved, "what was there before could not be put back: "+err.Error()
+		}
+	}
+	p.add(f)
+}
+
+// putBack restores what the run deleted.
+func (p *guardPass) putBack(dir int, base, full, what string, before *fileState) {
+	if err := forceEntry(dir, func() error { return p.recreate(dir, base, before) }); err != nil {
+		p.deniedIf(err)
+		p.fail(full, what, err)
+		return
+	}
+	p.add(GuardFinding{Path: full, What: what, Action: GuardRestored})
+}
+
+// replace puts content in place of a file, and keeps the file.
+func (p *guardPass) replace(dir int, base, full, what string, st unix.Stat_t, content []byte) {
+	before := stateOf(st)
+	before.Content = content
+	slot := p.kept.slot(base)
+	if err := p.rename(dir, base, slot); err != nil {
+		p.deniedIf(err)
+		p.fail(full, what, err)
+		return
+	}
+	f := GuardFinding{Path: full, What: what, Action: GuardCleaned, Kept: filepath.Join(p.kept.path, slot)}
+	if err := forceEntry(dir, func() error { return p.recreate(dir, base, before) }); err != nil {
+		p.deniedIf(err)
+		f.Action, f.Error = GuardMoved, "the rest of the file could not be put back: "+err.Error()
+	}
+	p.add(f)
+}
+
+// rename moves a name into the kept directory.
+func (p *guardPass) rename(dir int, base, slot string) error {
+	return forceEntry(dir, func() error {
+		err := p.renameOnce(dir, base, slot)
+		if !errors.Is(err, unix.EACCES) {
+			return err
+		}
+		// A directory that gets another parent must be writable itself.
+		handle, openErr := unix.Openat(dir, base, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if openErr != nil {
+			return err
+		}
+		defer unix.Close(handle)
+		var st unix.Stat_t
+		if unix.Fstat(handle, &st) != nil || chmodHandle(handle, st.Mode&0o7777|0o700) != nil {
+			return err
+		}
+		return p.renameOnce(dir, base, slot)
+	})
+}
+
+// forceEntry calls change, which changes entries of dir, and if the mode of dir
+// forbids that, calls it again with another mode: a command can set a mode to
+// keep what it left from being undone.
+func forceEntry(dir int, change func() error) error {
+	err := change()
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	var st unix.Stat_t
+	if unix.Fstat(dir, &st) != nil || st.Mode&0o300 == 0o300 {
+		return err
+	}
+	if unix.Fchmod(dir, st.Mode&0o7777|0o700) != nil {
+		return err
+	}
+	defer unix.Fchmod(dir, st.Mode&0o7777)
+	return change()
+}
+
+func (p *guardPass) renameOnce(dir int, base, slot string) error {
+	err := unix.Renameat2(dir, base, p.kept.fd, slot, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		err = unix.Renameat(dir, base, p.kept.fd, slot)
+	}
+	if errors.Is(err, unix.EXDEV) {
+		return p.copyAside(dir, base, slot)
+	}
+	return err
+}
+
+// errCut reports that a copy in our state is not whole. The original is gone
+// all the same.
+var errCut = errors.New("too large to keep whole")
+
+// copyAside does what rename cannot do between file systems.
+func (p *guardPass) copyAside(dir int, base, slot string) error {
+	copied := p.copyTree(dir, base, p.kept.fd, slot, 0)
+	if copied != nil && !errors.Is(copied, errCut) {
+		return copied
+	}
+	if err := removeKept(dir, base, 0); err != nil {
+		return err
+	}
+	return copied
+}
+
+func (p *guardPass) copyTree(from int, base string, to int, name string, depth int) error {
+	st, err := lstatAt(from, base)
+	if err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return p.copyFile(from, base, to, name, st)
+	case unix.S_IFLNK:
+		target, err := readLinkAt(from, base)
+		if err != nil {
+			return err
+		}
+		return unix.Symlinkat(target, to, name)
+	case unix.S_IFDIR:
+		return p.copyDir(from, base, to, name, depth)
+	}
+	return nil // a pipe or a socket holds nothing
+}
+
+func (p *guardPass) copyFile(from int, base string, to int, name string, st unix.Stat_t) error {
+	fd, err := unix.Openat(from, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	in := os.NewFile(uintptr(fd), base)
+	defer in.Close()
+	fd, err = unix.Openat(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), name)
+	defer out.Close()
+	n, err := io.Copy(out, io.LimitReader(in, p.kept.copy))
+	p.kept.copy -= n
+	if err == nil && n < st.Size {
+		err = errCut
+	}
+	return err
+}
+
+func (p *guardPass) copyDir(from int, base string, to int, name string, depth int) error {
+	if err := unix.Mkdirat(to, name, 0o700); err != nil {
+		return err
+	}
+	if depth >= guardCopyDepth {
+		return errCut
+	}
+	in, err := openDirAt(from, base)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(in)
+	out, err := openDirAt(to, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(out)
+	names, whole := entryNames(in, guardMaxSettings)
+	var cut error
+	if !whole {
+		cut = errCut
+	}
+	for _, child := range names {
+		err := p.copyTree(in, child, out, child, depth+1)
+		if errors.Is(err, errCut) {
+			cut = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return cut
+}
+
+// removeKept removes the name and what is in it, through no link, to a bounded
+// depth.
+func removeKept(dir int, base string, depth int) error {
+	err := forceEntry(dir, func() error { return unix.Unlinkat(dir, base, 0) })
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	fd, err := openDirAt(dir, base)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for {
+		names, whole := entryNames(fd, 4096)
+		for _, name := range names {
+			if depth >= guardCopyDepth {
+				return unix.ELOOP
+			}
+			if err := removeKept(fd, name, depth+1); err != nil {
+				return err
+			}
+		}
+		if whole {
+			return unix.Unlinkat(dir, base, unix.AT_REMOVEDIR)
+		}
+	}
+}
+
+// recreate makes a file, link or directory as it was. A file is written in our
+// state and renamed, so that it is whole or not there.
+func (p *guardPass) recreate(dir int, base string, s *fileState) error {
+	if s.Large {
+		return errors.New("too large to be kept from before")
+	}
+	switch s.kind() {
+	case unix.S_IFREG:
+		return p.recreateFile(dir, base, s)
+	case unix.S_IFLNK:
+		return unix.Symlinkat(string(s.Content), dir, base)
+	case unix.S_IFDIR:
+		if err := unix.Mkdirat(dir, base, 0o700); err != nil {
+			return err
+		}
+		fd, err := openDirAt(dir, base)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for name, child := range s.Children {
+			if err := p.recreate(fd, name, child); err != nil {
+				return err
+			}
+		}
+		return setGuardMode(fd, s)
+	}
+	return nil
+}
+
+func (p *guardPass) recreateFile(dir int, base string, s *fileState) error {
+	for _, at := range []int{p.kept.fd, dir} {
+		temp := p.kept.slot("restore")
+		if at == dir {
+			temp = ".sandboxd-restore-" + p.ID
+		}
+		fd, err := unix.Openat(at, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), temp)
+		_, err = f.Write(s.Content)
+		if err == nil {
+			err = setGuardMode(fd, s)
+		}
+		f.Close()
+		if err == nil {
+			err = unix.Renameat2(at, temp, dir, base, unix.RENAME_NOREPLACE)
+		}
+		if err == nil {
+			return nil
+		}
+		unix.Unlinkat(at, temp, 0)
+		if !errors.Is(err, unix.EXDEV) {
+			return err
+		}
+	}
+	return unix.EXDEV
+}
+
+// setGuardMode sets owner and mode, without set-id bits. The owner is set where we
+// have the right to; the run's user makes files of his own anyhow.
+func setGuardMode(fd int, s *fileState) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Uid != s.UID || st.Gid != s.GID {
+		if err := unix.Fchown(fd, int(s.UID), int(s.GID)); err != nil && !errors.Is(err, unix.EPERM) {
+			return err
+		}
+	}
+	return unix.Fchmod(fd, s.Mode&0o1777)
+}

@@ -1,0 +1,53 @@
+package agentloop
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// withUser calls f on a thread of its own whose file accesses have the rights of
+// the given user: fsuid, fsgid and groups are per thread in Linux, and an fsuid
+// other than 0 takes the capabilities that override file modes with it. The
+// thread ends with f, so no other code ever runs on it. Without root, or for
+// root itself, f runs as it is.
+func withUser(uid, gid int, groups []int, f func()) error {
+	if unix.Geteuid() != 0 || uid == 0 {
+		f()
+		return nil
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread dies here
+		if err := becomeUser(uid, gid, groups); err != nil {
+			done <- err
+			return
+		}
+		f()
+		done <- nil
+	}()
+	return <-done
+}
+
+// becomeUser uses raw calls: those of package unix change every thread.
+func becomeUser(uid, gid int, groups []int) error {
+	ids := make([]uint32, len(groups)+1) // never empty, for its address
+	for i, g := range groups {
+		ids[i] = uint32(g)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&ids[0])), 0); errno != 0 {
+		return fmt.Errorf("setgroups: %w", errno)
+	}
+	unix.RawSyscall(unix.SYS_SETFSGID, uintptr(gid), 0, 0)
+	unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0)
+	// These two report no error; asking for an impossible id tells who we are.
+	none := ^uintptr(0)
+	nowGID, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, none, 0, 0)
+	nowUID, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, none, 0, 0)
+	if int(nowUID) != uid || int(nowGID) != gid {
+		return fmt.Errorf("setfsuid to %d:%d left %d:%d", uid, gid, nowUID, nowGID)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package agentloop
+
+import (
+	"errors"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// guardOpenDirs bounds the descriptors a walk holds, however deep the tree.
+	guardOpenDirs = 96
+	// guardMaxDirs bounds a walk. A larger tree is reported as not fully seen.
+	guardMaxDirs = 4_000_000
+)
+
+// dirSeen is one directory of a walk, while its descriptor is open, and what
+// of its entries matters to the guard.
+type dirSeen struct {
+	fd   int
+	name string
+	// gitEntry is the entry called .git; empty if there is none. On a file
+	// system that folds case it may be spelled otherwise.
+	gitEntry string
+	gitIsDir bool
+	// Names that make a directory a git directory, or belong to one.
+	head, objects, refs, commondir, modulesFile bool
+}
+
+// isGitDir reports whether git would take the directory for a repository, or
+// would if it had a HEAD: it is called .git.
+func (d *dirSeen) isGitDir() bool {
+	return strings.EqualFold(d.name, ".git") || d.head && (d.objects && d.refs || d.commondir)
+}
+
+// dirWalk looks at every directory beneath one root, each once, and follows no
+// link. It holds a bounded number of descriptors and goes down by single names,
+// so that neither depth nor length of a path is a limit.
+type dirWalk struct {
+	visit func(path []string, dir *dirSeen)
+	// blind is told of a directory that could not be looked at.
+	blind func(path []string, err error)
+	// uid is who the commands ran as: only what they could write is searched
+	// by force.
+	uid   int
+	stack []walkFrame
+	path  []string
+	dirs  int
+	buf   []byte
+}
+
+type walkFrame struct {
+	dirSeen
+	todo     []string
+	dev, ino uint64
+	// mode is put back when the frame is left, if a mode had to be changed.
+	mode    uint32
+	changed bool
+}
+
+// run walks the tree below root, which stays open. It reports false if the
+// bound on directories was reached.
+func (w *dirWalk) run(root int) bool {
+	w.buf = make([]byte, 64<<10)
+	fd, err := unix.Openat(root, ".", openDirFlags, 0)
+	if err != nil {
+		w.blind(nil, err)
+		return true
+	}
+	w.enter(fd, "", 0, false)
+	for len(w.stack) > 0 {
+		top := &w.stack[len(w.stack)-1]
+		if len(top.todo) == 0 {
+			w.leave()
+			continue
+		}
+		if w.dirs >= guardMaxDirs {
+			for len(w.stack) > 0 {
+				w.leave()
+			}
+			return false
+		}
+		name := top.todo[len(top.todo)-1]
+		top.todo = top.todo[:len(top.todo)-1]
+		w.descend(top, name)
+	}
+	return true
+}
+
+func (w *dirWalk) descend(top *walkFrame, name string) {
+	if top.fd < 0 {
+		if err := w.reopen(); err != nil {
+			w.blind(w.path, err)
+			top.todo = nil
+			return
+		}
+		top = &w.stack[len(w.stack)-1]
+	}
+	fd, err := openDirAt(top.fd, name)
+	mode, changed := uint32(0), false
+	if errors.Is(err, unix.EACCES) {
+		fd, mode, changed, err = openShut(top.fd, name, w.uid)
+	}
+	switch {
+	case err == nil:
+		w.enter(fd, name, mode, changed)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errPseudo), errors.Is(err, errForeign):
+		// Gone, moved aside by us, exchanged, or not the command's to fill.
+	default:
+		w.blind(append(w.path, name), err)
+	}
+}
+
+func (w *dirWalk) enter(fd int, name string, mode uint32, changed bool) {
+	w.dirs++
+	frame := walkFrame{dirSeen: dirSeen{fd: fd, name: name}, mode: mode, changed: changed}
+	if len(w.stack) > 0 {
+		w.path = append(w.path, name)
+	}
+	err := frame.read(w.buf)
+	w.stack = append(w.stack, frame)
+	if err != nil {
+		w.blind(w.path, err)
+	}
+	w.visit(w.path, &frame.dirSeen)
+	if far := len(w.stack) - 1 - guardOpenDirs; far >= 0 {
+		w.stack[far].shut()
+	}
+}
+
+func (w *dirWalk) leave() {
+	last := len(w.stack) - 1
+	frame := &w.stack[last]
+	if frame.changed {
+		if frame.fd < 0 && w.reopen() == nil {
+			frame = &w.stack[last]
+		}
+		if frame.fd >= 0 {
+			unix.Fchmod(frame.fd, frame.mode)
+		}
+	}
+	if frame.fd >= 0 {
+		unix.Close(frame.fd)
+	}
+	w.stack = w.stack[:last]
+	if last > 0 {
+		w.path = w.path[:last-1]
+	}
+}
+
+// shut closes the descriptor and remembers whose it was. The root stays open.
+func (f *walkFrame) shut() {
+	if f.fd < 0 || f.name == "" {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Fstat(f.fd, &st) == nil {
+		f.dev, f.ino = st.Dev, st.Ino
+	}
+	unix.Close(f.fd)
+	f.fd = -1
+}
+
+// errMoved reports that a directory is not where it was a moment ago.
+var errMoved = errors.New("moved while it was looked at")
+
+// reopen opens the last frames again, going down from the nearest open one. It
+// never follows a link, and takes nothing but the directory it was in before.
+func (w *dirWalk) reopen() error {
+	last := len(w.stack) - 1
+	from := last
+	for w.stack[from].fd < 0 {
+		from--
+	}
+	at := w.stack[from].fd
+	temp := -1
+	defer func() {
+		if temp >= 0 {
+			unix.Close(temp)
+		}
+	}()
+	for i := from + 1; i <= last; i++ {
+		f := &w.stack[i]
+		fd, err := openDirAt(at, f.name)
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Dev != f.dev || st.Ino != f.ino {
+			unix.Close(fd)
+			return errMoved
+		}
+		if temp >= 0 {
+			unix.Close(temp)
+			temp = -1
+		}
+		at = fd
+		if last-i < guardOpenDirs/2 {
+			f.fd = fd
+		} else {
+			temp = fd
+		}
+	}
+	return nil
+}
+
+// read lists the directory, keeping the names of directories and the few others
+// that matter.
+func (f *walkFrame) read(buf []byte) error {
+	for {
+		n, err := unix.ReadDirent(f.fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return err
+		}
+		for rest := buf[:n]; len(rest) > 0; {
+			entry := (*unix.Dirent)(unsafe.Pointer(&rest[0]))
+			name := direntName(rest[:entry.Reclen])
+			f.see(name, entry.Type)
+			rest = rest[entry.Reclen:]
+		}
+	}
+}
+
+// direntName returns the name in one record of getdents64(2).
+func direntName(record []byte) []byte {
+	name := record[unsafe.Offsetof(unix.Dirent{}.Name):]
+	for i, c := range name {
+		if c == 0 {
+			return name[:i]
+		}
+	}
+	return name
+}
+
+func (f *walkFrame) see(name []byte, kind uint8) {
+	if string(name) == "." || string(name) == ".." {
+		return
+	}
+	if kind == unix.DT_UNKNOWN {
+		kind = f.typeOf(string(name))
+	}
+	switch string(name) {
+	case "HEAD":
+		f.head = true
+	case "objects":
+		f.objects = true
+	case "refs":
+		f.refs = true
+	case "commondir":
+		f.commondir = true
+	case ".gitmodules":
+		f.modulesFile = true
+	}
+	if len(name) == len(".git") && strings.EqualFold(string(name), ".git") {
+		f.gitEntry, f.gitIsDir = string(name), kind == unix.DT_DIR
+	}
+	if kind == unix.DT_DIR {
+		f.todo = append(f.todo, string(name))
+	}
+}
+
+// typeOf asks for the type that the file system did not give with the name.
+func (f *walkFrame) typeOf(name string) uint8 {
+	var st unix.Stat_t
+	if unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.DT_DIR
+	}
+	return unix.DT_REG
+}
