@@ -91,25 +91,26 @@ func (l *launch) limitByPIDMax() bool {
 	return l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && !l.limitByNPROC() && l.pidNS && l.view && l.runner.host.PIDMax
 }
 
-// limitGaps says which substitutes stand in for a control group.
-func (l *launch) limitGaps() {
-	part := func(name, mechanism string, exact bool) {
+// substitutes says what stands in where no control group holds a limit.
+func (l *launch) substitutes() {
+	part := func(name, mechanism string, exact, asked bool) {
 		l.enforced.Parts = append(l.enforced.Parts, Part{Part: name, Mechanism: mechanism, Exact: exact})
-		if !exact {
+		if !exact && asked {
 			l.enforced.Weakened = append(l.enforced.Weakened, Gap{Part: name, Why: "no control group could be made", Instead: mechanism})
 		}
 	}
-	if l.limits.Tasks > 0 {
+	if l.limits.Tasks > 0 && !l.cgroupHolds("tasks") {
+		asked := l.spec.Limits.Tasks > 0
 		switch {
 		case l.limitByNPROC():
-			part("tasks", "RLIMIT_NPROC in an own user namespace", true)
+			part("tasks", "RLIMIT_NPROC in an own user namespace", true, asked)
 		case l.limitByPIDMax():
-			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, at least %d, and sampling", minPIDMax), false)
+			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, at least %d, and sampling", minPIDMax), false, asked)
 		default:
-			part("tasks", "sampling by the keeper", false)
+			part("tasks", "sampling by the keeper", false, true)
 		}
 	}
-	if l.limits.Memory > 0 {
-		part("memory", "RLIMIT_DATA of each process, and sampling by the keeper", false)
+	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {
+		part("memory", "RLIMIT_DATA of each process, and sampling by the keeper", false, true)
 	}
 }

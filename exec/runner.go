@@ -212,22 +212,19 @@ func within(path, dir string) bool {
 }
 
 func (l *launch) makeCgroup() error {
-	if l.spec.Tier == TierBase {
-		l.limitGaps()
-		return nil
+	if l.spec.Tier != TierBase {
+		c, parts, gaps, err := l.cgroupFor()
+		if err != nil {
+			return &SetupError{Stage: "cgroup", Err: err}
+		}
+		l.enforced.Parts = append(l.enforced.Parts, parts...)
+		l.enforced.Weakened = append(l.enforced.Weakened, gaps...)
+		if c != nil {
+			l.cgroup = c
+			l.onRelease(func() { c.remove() })
+		}
 	}
-	c, parts, gaps, err := l.runner.cgroupFor(l.limits, l.pidNS)
-	if err != nil {
-		return &SetupError{Stage: "cgroup", Err: err}
-	}
-	l.enforced.Parts = append(l.enforced.Parts, parts...)
-	l.enforced.Weakened = append(l.enforced.Weakened, gaps...)
-	if c != nil {
-		l.cgroup = c
-		l.onRelease(func() { c.remove() })
-	} else {
-		l.limitGaps()
-	}
+	l.substitutes()
 	return nil
 }
 
@@ -350,22 +347,31 @@ func parent(path string) string {
 // cgroupFor makes a control group where the host has one to give and a limit
 // needs it. A nil group and no error mean that there is none.
 //
-// Joining the unified hierarchy of a hybrid host costs a grace period of the
-// kernel, 7 ms here against 0.4 ms for a v1 hierarchy, so that is left out where
-// a pid namespace ends the tree anyhow.
-func (r *Runner) cgroupFor(limits Limits, pidNS bool) (*cgroup, []Part, []Gap, error) {
-	host := r.host.Cgroups
+// Joining a group by writing to cgroup.procs waits for a grace period of the
+// kernel: 0.5 to 20 ms here, as much as the rest of a launch together. So the
+// default task limit is left to a substitute where that is good enough, and the
+// unified hierarchy of a hybrid host to the pid namespace. A v2 group is entered
+// by clone3, which does not wait.
+func (l *launch) cgroupFor() (*cgroup, []Part, []Gap, error) {
+	host := l.runner.host.Cgroups
 	host.Parents = nil
-	for _, p := range r.host.Cgroups.Parents {
+	limits := l.limits
+	tasks := limits.Tasks > 0 && (l.spec.Limits.Tasks > 0 || !l.limitByNPROC() && !l.limitByPIDMax())
+	for _, p := range l.runner.host.Cgroups.Parents {
 		has := func(c string) bool { return slices.Contains(p.Controllers, c) }
 		switch {
-		case limits.Tasks > 0 && has("pids"), limits.Memory > 0 && has("memory"), limits.CPU > 0 && has("cpuacct"),
-			limits.CPU > 0 && p.V2 && len(p.Controllers) > 0, p.V2 && !pidNS:
+		case (tasks || p.V2) && limits.Tasks > 0 && has("pids"),
+			limits.Memory > 0 && has("memory"), limits.CPU > 0 && has("cpuacct"),
+			limits.CPU > 0 && p.V2 && len(p.Controllers) > 0,
+			p.V2 && !l.pidNS:
 			host.Parents = append(host.Parents, p)
 		}
 	}
 	if len(host.Parents) == 0 {
 		return nil, nil, nil, nil
 	}
-	return host.create(strconv.FormatUint(r.runs.Add(1), 10), limits)
+	if !slices.ContainsFunc(host.Parents, func(p cgroupParent) bool { return slices.Contains(p.Controllers, "pids") }) {
+		limits.Tasks = Unlimited
+	}
+	return host.create(strconv.FormatUint(l.runner.runs.Add(1), 10), limits)
 }

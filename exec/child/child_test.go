@@ -209,6 +209,48 @@ func TestTreeEndsWithTheCommand(t *testing.T) {
 	}
 }
 
+// The keeper may leave while an order is on its way to it. What it said before is
+// not lost by that.
+func TestStatusSurvivesAnUnreadOrder(t *testing.T) {
+	for range 300 {
+		p := &Plan{}
+		base(p)
+		null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd := int(null.Fd())
+		p.Run(Command{Path: "/bin/true", Dir: "/", Argv: []string{"true"}, Stdio: [3]int{fd, fd, fd}, NoRuleset: true, NoFilter: true})
+		proc, err := Start(p, Options{})
+		null.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		go func() {
+			defer close(stop)
+			for proc.Send(Message{Type: Measure}) == nil {
+			}
+		}()
+		seen := false
+		for {
+			m, err := proc.Receive()
+			if err != nil {
+				t.Fatalf("before the end: %v", err)
+			}
+			seen = seen || m.Type == ExitedMessage
+			if m.Type == Done {
+				break
+			}
+		}
+		if !seen {
+			t.Fatal("the status was lost")
+		}
+		<-stop
+		proc.Close()
+	}
+}
+
 func running(arg string) string {
 	out, _ := osexec.Command("sh", "-c", "grep -al '"+arg+"' /proc/[0-9]*/cmdline 2>/dev/null | grep -v /self/ ; true").Output()
 	var left []string

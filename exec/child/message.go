@@ -101,6 +101,10 @@ func (p *Process) Receive() (Message, error) {
 			return Message{}, rerr
 		case err == unix.EINTR:
 			continue
+		case err == unix.ECONNRESET:
+			// The keeper left with an order of ours unread. The kernel says so
+			// once, before what the keeper had sent; that is still there.
+			continue
 		case err != nil:
 			return Message{}, err
 		case n == 0:
