@@ -48,7 +48,8 @@ func playRole(role string) int {
 		return 2
 	}
 	stage := stageOfChild()
-	for _, a := range slices.Concat(attacks, honest) {
+	probes := []attempt{{name: "probe and compile", do: probeAndCompile}}
+	for _, a := range slices.Concat(attacks, honest, probes) {
 		if a.name == role {
 			fmt.Print(int(errnoOf(a.do(stage))))
 			return 0
