@@ -22,27 +22,30 @@ const (
 	keepBytes = 4 << 30
 )
 
-// stateKinds are the directories whose entries sbx clean may remove. Trust
-// decisions and journals of runs that did not end are not among them.
+// sharedDir holds the homes of what root ran as other users, see agentloop.
+const sharedDir = "/var/cache/sandboxd"
+
+// stateKinds are the files and directories that sbx clean may remove, as
+// patterns. Trust decisions and journals of runs that did not end are not among
+// them; temporary directories of dead runs are removed by the next run.
 var stateKinds = []struct {
-	state bool // below the state directory, else below the cache
-	name  string
-	what  string
+	state   bool   // below the state directory, else below a cache directory
+	pattern string // an entry each; names that differ in a last extension only are one
 }{
-	{false, "homes", "private homes and their caches, one for each workspace"},
-	{false, "tmp", "temporary directories of runs that did not end"},
-	{false, "filters", "compiled system call filters"},
-	{false, "etc", "lists of what is readable in /etc"},
-	{true, "outputs", "whole outputs of captured runs"},
-	{true, "kept", "files that were moved aside after a run"},
+	{false, "homes/*"}, // private homes with their caches, one for each workspace
+	{false, "plans/*"}, // what was found readable on this host
+	{false, "*.bpf"},   // compiled system call filters
+	{false, "host-*"},  // what this host can enforce
+	{true, "outputs/*"},
+	{true, "kept/*"}, // files that were moved aside after a run
 }
 
 // kept is one entry of our state.
 type kept struct {
-	dir, name string // dir is the state or cache directory; name is below it
-	kind      string
-	bytes     int64
-	used      time.Time
+	dir   string   // the state or cache directory
+	names []string // below dir: the entry, and what is noted about it
+	bytes int64
+	used  time.Time
 }
 
 // cleanObject is the answer of sbx clean --json.
@@ -65,6 +68,7 @@ func cleanCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "all", Usage: "remove every entry"},
 			&cli.StringFlag{Name: "age", Usage: "remove what was not used for `TIME` (default: 720h)"},
 			&cli.StringFlag{Name: "size", Usage: "then the oldest until `SIZE` is left (default: 4GiB)"},
+			&cli.BoolFlag{Name: "shared", Usage: "also what root ran as other users (" + sharedDir + ")"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "name what would go and remove nothing"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"},
 		},
@@ -89,7 +93,11 @@ func (p *program) clean(c *cli.Context) error {
 		}
 	}
 	caller, _ := agentloop.CurrentCaller(p.environ)
-	entries, err := listKept(caller.StateDir, caller.CacheDir)
+	caches := []string{caller.CacheDir}
+	if c.Bool("shared") {
+		caches = append(caches, sharedDir)
+	}
+	entries, err := listKept(caller.StateDir, caches...)
 	if err != nil {
 		return &failure{code: exitSandbox, stage: "state", err: err, hint: "see who owns that directory"}
 	}
@@ -110,7 +118,7 @@ func (p *program) remove(entries, going []kept, dryRun, asJSON bool) error {
 	}
 	var failed []error
 	for _, e := range going {
-		full := filepath.Join(e.dir, e.name)
+		full := filepath.Join(e.dir, e.names[0])
 		if !dryRun {
 			if err := removeKept(e); err != nil {
 				failed = append(failed, err)
@@ -150,30 +158,54 @@ func (p *program) printCleaned(out cleanObject, asJSON bool) error {
 
 // listKept lists the entries of our state with their sizes. A directory that
 // does not exist holds nothing.
-func listKept(stateDir, cacheDir string) ([]kept, error) {
+func listKept(stateDir string, cacheDirs ...string) ([]kept, error) {
 	var all []kept
 	for _, k := range stateKinds {
-		dir := cacheDir
+		dirs := cacheDirs
 		if k.state {
-			dir = stateDir
+			dirs = []string{stateDir}
 		}
-		if dir == "" {
-			continue
-		}
-		entries, err := os.ReadDir(filepath.Join(dir, k.name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			entry := kept{dir: dir, name: path.Join(k.name, e.Name()), kind: k.what}
-			entry.bytes, entry.used = measure(filepath.Join(dir, entry.name))
-			all = append(all, entry)
+		for _, dir := range dirs {
+			if dir == "" {
+				continue
+			}
+			entries, err := listKind(dir, k.pattern)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entries...)
 		}
 	}
 	return all, nil
+}
+
+func listKind(dir, pattern string) ([]kept, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	names, err := fs.Glob(root.FS(), pattern)
+	if err != nil {
+		return nil, err
+	}
+	var entries []kept
+	for _, name := range names { // sorted, so an entry comes before NAME.note
+		bytes, used := measure(filepath.Join(dir, name))
+		if n := len(entries); n > 0 && strings.TrimSuffix(name, path.Ext(name)) == entries[n-1].names[0] {
+			e := &entries[n-1]
+			e.names, e.bytes = append(e.names, name), e.bytes+bytes
+			if used.After(e.used) {
+				e.used = used
+			}
+			continue
+		}
+		entries = append(entries, kept{dir: dir, names: []string{name}, bytes: bytes, used: used})
+	}
+	return entries, nil
 }
 
 // measure sums the disk use below root and finds the latest change of the entry
@@ -218,22 +250,32 @@ func chooseOld(entries []kept, now time.Time, age time.Duration, size int64) []k
 }
 
 // removeKept removes one entry. All steps stay beneath our directory even if a
-// command that still runs swaps a directory for a link. Package managers leave
-// directories without write permission, so those get it first.
+// command that still runs swaps a directory for a link.
 func removeKept(e kept) error {
 	root, err := os.OpenRoot(e.dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := root.RemoveAll(e.name); err == nil {
+	for _, name := range e.names {
+		if err := removeBelow(root, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeBelow removes a file or a tree. Package managers leave directories
+// without write permission, so those get it when the first try fails.
+func removeBelow(root *os.Root, name string) error {
+	if err := root.RemoveAll(name); err == nil {
 		return nil
 	}
-	_ = fs.WalkDir(root.FS(), e.name, func(name string, d fs.DirEntry, err error) error {
+	_ = fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() && err == nil {
 			_ = root.Chmod(name, 0o700)
 		}
 		return nil
 	})
-	return root.RemoveAll(e.name)
+	return root.RemoveAll(name)
 }
