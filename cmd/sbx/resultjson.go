@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"sandboxd/agentloop"
 	"sandboxd/exec"
 )
 
@@ -13,22 +14,16 @@ type plainResult exec.Result
 // docs/result.md. Fields are only added within a version.
 type resultObject struct {
 	plainResult
-	ElapsedMS int64          `json:"elapsed_ms"`
-	CPUMS     int64          `json:"cpu_ms"`
-	Argv      []string       `json:"argv"`
-	Workspace string         `json:"workspace,omitempty"`
-	Withheld  []string       `json:"withheld_env"`
-	Detected  []detectedFile `json:"detected"`
-	Warnings  []string       `json:"warnings"`
-	Error     *errorObject   `json:"error,omitempty"` // outcomes setup and denied
-}
-
-// detectedFile is a protected file that the command changed and that was undone
-// after it: detected, not prevented.
-type detectedFile struct {
-	Path string `json:"path"`
-	What string `json:"what"`
-	Kept string `json:"kept,omitempty"` // where its content was moved to
+	ElapsedMS int64    `json:"elapsed_ms"`
+	CPUMS     int64    `json:"cpu_ms"`
+	Argv      []string `json:"argv"`
+	Workspace string   `json:"workspace,omitempty"`
+	Withheld  []string `json:"withheld_env"`
+	// Detected are protected names that the command changed and what was done
+	// about it afterwards: detected, not prevented.
+	Detected []agentloop.GuardFinding `json:"detected"`
+	Warnings []string                 `json:"warnings"`
+	Error    *errorObject             `json:"error,omitempty"` // outcomes setup and denied
 }
 
 // errorObject says why nothing ran.
@@ -51,7 +46,7 @@ func newResultObject(res exec.Result, argv []string) resultObject {
 		CPUMS:       milliseconds(res.CPU),
 		Argv:        list(argv),
 		Withheld:    []string{},
-		Detected:    []detectedFile{},
+		Detected:    []agentloop.GuardFinding{},
 		Warnings:    []string{},
 	}
 }

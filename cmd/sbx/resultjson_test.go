@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sandboxd/agentloop"
 	"sandboxd/exec"
 )
 
@@ -19,7 +20,7 @@ func TestResultDocumentNamesEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields := map[string]bool{}
-	for _, v := range []any{resultObject{}, exec.Stream{}, exec.Enforced{}, exec.Part{}, exec.Gap{}, errorObject{}, detectedFile{}} {
+	for _, v := range []any{resultObject{}, exec.Stream{}, exec.Enforced{}, exec.Part{}, exec.Gap{}, errorObject{}, agentloop.GuardFinding{}} {
 		for _, name := range jsonFields(reflect.TypeOf(v)) {
 			fields[name] = true
 			if !strings.Contains(string(doc), "`"+name+"`") {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
 	"sandboxd/exec"
@@ -48,11 +46,12 @@ func runCommand(p *program) *cli.Command {
 
 // job is one sbx run on its way from flags to an exit status.
 type job struct {
-	p      *program
-	o      runOptions
-	spec   exec.Spec
-	plan   agentloop.Report
-	runner *exec.Runner
+	p        *program
+	o        runOptions
+	spec     exec.Spec
+	plan     agentloop.Report
+	runner   *exec.Runner
+	stateDir string
 	// stateWarnings say where our own directories had to move.
 	stateWarnings []string
 }
@@ -65,17 +64,18 @@ func (j *job) do(ctx context.Context) error {
 	if j.o.dryRun {
 		return j.printPlan()
 	}
-	res, warnings, err := j.start(ctx)
+	out, err := j.start(ctx)
 	if err != nil {
 		return j.refused(err)
 	}
-	return j.finish(res, warnings)
+	return j.finish(out)
 }
 
 // prepare turns what was asked for into a complete Spec.
 func (j *job) prepare() error {
 	caller, warnings := agentloop.CurrentCaller(j.p.environ)
 	host := exec.LoadHost(caller.CacheDir)
+	j.stateDir = caller.StateDir
 	j.runner = exec.NewRunner(host)
 	j.runner.CacheDir = caller.CacheDir
 	view := agentloop.HostView{
@@ -105,52 +105,53 @@ func (j *job) cleanUp() {
 	}
 }
 
-// start runs the command. The warnings are about its output.
-func (j *job) start(ctx context.Context) (exec.Result, []string, error) {
+// outcome is what became of a command that ran.
+type outcome struct {
+	res      exec.Result
+	detected []agentloop.GuardFinding
+	warnings []string // about its output
+}
+
+// start runs the command and, when its tree is dead, looks at what it left.
+func (j *job) start(ctx context.Context) (outcome, error) {
 	capped, err := j.p.connect(&j.spec, j.o)
 	if err != nil {
-		return exec.Result{}, nil, err
+		return outcome{}, err
+	}
+	finish, err := j.beginGuard()
+	if err != nil {
+		return outcome{}, err
 	}
 	signals, stop := forwardSignals()
 	defer stop()
 	j.spec.Signals = signals
 	res, err := j.runner.Run(ctx, j.spec)
-	var warnings []string
+	out := outcome{res: res, detected: j.finishGuard(finish)}
 	for _, w := range capped {
 		if n := w.cut(); n > 0 {
-			warnings = append(warnings, fmt.Sprintf("output cut at %s, %s dropped", sizeText(j.o.outputBytes), sizeText(n)))
+			out.warnings = append(out.warnings, fmt.Sprintf("output cut at %s, %s dropped", sizeText(j.o.outputBytes), sizeText(n)))
 		}
 	}
-	return res, warnings, err
+	return out, err
 }
 
 // finish says what is to be said about a command that ran, and gives its status.
-func (j *job) finish(res exec.Result, warnings []string) error {
-	warnings = append(slices.Clone(j.plan.Warnings), warnings...)
+func (j *job) finish(out outcome) error {
+	res, warnings := out.res, slices.Concat(j.plan.Warnings, out.warnings)
 	if j.o.verbose {
 		warnings = append(warnings, j.stateWarnings...)
 	}
 	res.Enforced.Weakened = append(res.Enforced.Weakened, j.plan.Gaps...)
 	if !j.o.quiet {
-		for _, w := range warnings {
-			j.p.note("warning", w)
-		}
-		failed := explainOutcome(res, filepath.Base(j.o.argv[0]), j.spec.Limits, j.confined())
-		weaker := explainWeaker(res.Enforced, j.o.verbose)
-		// The base tier is told of each time; what is less exact than elsewhere
-		// in a better tier is of interest when something failed.
-		if weaker != "" && (failed != "" || strings.HasPrefix(res.Enforced.Tier, "base")) {
-			j.p.note("note", weaker)
-		}
-		if failed != "" {
-			j.p.note("note", failed)
-		}
+		j.explain(res, warnings)
 	}
+	j.printDetected(out.detected) // also with --quiet: it is about the workspace
 	object := newResultObject(res, j.o.argv)
 	object.ExitCode = status(res)
 	object.Workspace = j.plan.Workspace
 	object.Withheld = list(j.plan.WithheldEnv)
 	object.Warnings = list(warnings)
+	object.Detected = list(out.detected)
 	if err := j.answer(object); err != nil {
 		return err
 	}
@@ -158,6 +159,23 @@ func (j *job) finish(res exec.Result, warnings []string) error {
 		return exitStatus(code)
 	}
 	return nil
+}
+
+// explain prints the lines of sbx about a run.
+func (j *job) explain(res exec.Result, warnings []string) {
+	for _, w := range warnings {
+		j.p.note("warning", w)
+	}
+	failed := explainOutcome(res, filepath.Base(j.o.argv[0]), j.spec.Limits, j.confined())
+	weaker := explainWeaker(res.Enforced, j.o.verbose)
+	// The base tier is told of each time; what is less exact than elsewhere in a
+	// better tier is of interest when something failed.
+	if weaker != "" && (failed != "" || strings.HasPrefix(res.Enforced.Tier, "base")) {
+		j.p.note("note", weaker)
+	}
+	if failed != "" {
+		j.p.note("note", failed)
+	}
 }
 
 // refused answers for a command that never ran.
@@ -194,103 +212,7 @@ func (j *job) answer(object resultObject) error {
 	return nil
 }
 
-// withoutSet leaves out the variables that the command has, with a value of ours.
-func withoutSet(withheld, env []string) []string {
-	set := names(env)
-	var list []string
-	for _, name := range withheld {
-		if _, has := slices.BinarySearch(set, name); !has {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-// confined says in a few words what held the command.
-func (j *job) confined() string {
-	network := "no network"
-	if j.spec.Network == exec.NetFull {
-		network = "the whole network"
-	}
-	text := fmt.Sprintf("writes in %s and private directories only, %s, private home; %s",
-		oneLine(j.plan.Workspace), network, withheldKinds(j.plan.WithheldEnv, j.o.verbose))
-	if names := j.protected(); names != "" {
-		text += "; read-only: " + names + " (--unprotect opens one)"
-	}
-	return text
-}
-
-// protected names what is read-only inside the workspace, from its top. Without
-// verbose the list ends after a few.
-func (j *job) protected() string {
-	var list []string
-	for _, p := range j.plan.Protected {
-		if p.Level != agentloop.LevelKernel {
-			continue
-		}
-		if rel, err := filepath.Rel(j.plan.Workspace, p.Path); err == nil && filepath.IsLocal(rel) {
-			list = append(list, oneLine(rel))
-		}
-	}
-	const few = 4
-	if len(list) > few && !j.o.verbose {
-		list = append(list[:few:few], fmt.Sprintf("and %d more", len(list)-few))
-	}
-	return strings.Join(list, " ")
-}
-
 // note is one line of sbx itself about a run.
 func (p *program) note(kind, text string) {
 	fmt.Fprintf(p.stderr, "sbx: %s: %s\n", kind, oneLine(text))
-}
-
-// describe gives an error of the lower rooms its stage, hint and code.
-func describe(err error) *failure {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return f
-	}
-	if e, ok := errors.AsType[*agentloop.ProgramError](err); ok {
-		hint := e.Hint
-		if hint == "" && !e.Found {
-			hint = "see that it is installed and on PATH, or write its path; sbx run --dry-run -- true shows what can be reached"
-		}
-		return &failure{code: e.ExitCode(), stage: "program", hint: hint, err: err}
-	}
-	if e, ok := errors.AsType[*agentloop.GrantError](err); ok {
-		return &failure{code: exitSandbox, stage: "grant", hint: e.Hint, err: err}
-	}
-	if e, ok := errors.AsType[*exec.SetupError](err); ok {
-		return &failure{code: setupCode(e), stage: e.Stage, hint: setupHint(e), err: e.Err}
-	}
-	return &failure{code: exitSandbox, stage: "run", err: err}
-}
-
-// setupCode is 126 or 127 when it was the program itself that could not be
-// started.
-func setupCode(e *exec.SetupError) int {
-	if e.Stage != "exec" {
-		return exitSandbox
-	}
-	switch {
-	case errors.Is(e.Err, unix.ENOENT):
-		return exitNotFound
-	case errors.Is(e.Err, unix.EACCES), errors.Is(e.Err, unix.ENOEXEC), errors.Is(e.Err, unix.EISDIR), errors.Is(e.Err, unix.EPERM):
-		return exitRefused
-	}
-	return exitSandbox
-}
-
-// setupHint adds what only the command line knows.
-func setupHint(e *exec.SetupError) string {
-	switch {
-	case e.Hint != "":
-		return e.Hint
-	case errors.Is(e.Err, unix.ENOEXEC):
-		return "it is no program for this machine; a script needs a first line such as #!/bin/sh"
-	case errors.Is(e.Err, unix.ENOSPC), errors.Is(e.Err, unix.EDQUOT):
-		return "the disk is full; sbx clean removes what sbx keeps"
-	case strings.Contains(e.Stage, "namespace"), e.Stage == "landlock", e.Stage == "seccomp":
-		return "sbx doctor says what this host can enforce"
-	}
-	return ""
 }
