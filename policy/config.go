@@ -1,0 +1,252 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Confinement says how much of a run's confinement the host enforces.
+type Confinement uint8
+
+const (
+	Unconfined Confinement = iota
+	PartlyConfined
+	FullyConfined
+)
+
+// Bypass says whether mode bypassPermissions may be used. The zero value
+// forbids it.
+type Bypass struct {
+	// EnabledAtStart: a person asked for it when the session was started.
+	EnabledAtStart bool
+	// Forbidden: policy disables the mode.
+	Forbidden bool
+}
+
+// Config is what an [Engine] is made of. The zero Config denies every call that
+// no rule allows and that is not a read inside its roots, of which it has none.
+type Config struct {
+	Rules  []Rule
+	Mode   Mode
+	Bypass Bypass
+	// AsRoot: commands would run as uid 0.
+	AsRoot bool
+	// Default is the verdict on what nothing matched. The zero value denies;
+	// settings say Ask unless a file says otherwise.
+	Default Verdict
+	// AllowConfined is confined = "allow": a fully confined run_bash whose
+	// effects are inside its grant needs no question.
+	AllowConfined bool
+	Confinement   Confinement
+	// OnlyRules is for sbx run: only deny and ask rules apply.
+	OnlyRules bool
+
+	// Workspace and Home are absolute.
+	Workspace, Home string
+	// Roots are granted directories besides the workspace.
+	Roots []Root
+	// PrivateTmp: scripts see a /tmp, /var/tmp and /dev/shm of their own.
+	PrivateTmp bool
+	// Protect are path patterns that are asked about besides the built-in ones.
+	Protect []string
+	// Strict refuses names that mean something else on Windows.
+	Strict bool
+	// MaxFileSize bounds what a write tool writes, in bytes. Zero: no bound.
+	MaxFileSize int64
+	// Hosts are granted by [network] allow. Empty grants none.
+	Hosts []string
+	// DangerOff lists entries of the table of dangerous commands that are
+	// switched off, by their pattern.
+	DangerOff []DangerException
+
+	// Tools are declared besides the built-in ones, or instead of them.
+	Tools []Tool
+	// ToolRules are the tools' own rules, by canonical name.
+	ToolRules map[string]ToolRule
+	// Hooks run in this order.
+	Hooks []Hook
+	// Askers race for an answer. Parent is the asker of the parent agent, for
+	// mode bubble.
+	Askers     []Asker
+	Parent     Asker
+	AskTimeout time.Duration // zero: 120 s
+	Classifier Classifier
+	Thresholds Thresholds
+	// ClassifierTimeout bounds one try of two. Zero: 10 s.
+	ClassifierTimeout time.Duration
+	// ClassifierPatience is how long a person is not bothered while the
+	// classifier works. Zero: 2 s.
+	ClassifierPatience time.Duration
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+}
+
+// ToolRule is a tool's own rule. It can raise an allowed call to a question,
+// and nothing else: Allow means that the tool has no objection.
+type ToolRule func(Args) (v Verdict, text string)
+
+// Engine decides calls. It is safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	now     func() time.Time
+	roots   []realRoot
+	protect []pathPattern
+	hosts   []hostPattern
+	danger  *ruleTable
+	state   atomic.Pointer[state]
+	breaker breaker
+}
+
+// ErrModeRefused reports that mode bypassPermissions may not be used here.
+var ErrModeRefused = errors.New("mode bypassPermissions refused")
+
+// NewEngine checks and compiles a configuration. Errors: [*RuleError],
+// [*ExampleError], [ErrModeRefused], or a text about the field at fault.
+func NewEngine(cfg Config) (*Engine, error) {
+	e := &Engine{cfg: cfg, now: cfg.Now}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if err := cfg.Thresholds.check(); err != nil {
+		return nil, err
+	}
+	e.roots = resolveRoots(&cfg)
+	b := base{workspace: cfg.Workspace, home: cfg.Home}
+	for _, p := range cfg.Protect {
+		pp, err := newPathPattern(p, DenyRule, b)
+		if err != nil {
+			return nil, fmt.Errorf("protect %q: %w", p, err)
+		}
+		pp.alsoReal(realOrSame)
+		e.protect = append(e.protect, pp)
+	}
+	for _, h := range cfg.Hosts {
+		hp, err := newHostPattern(h)
+		if err != nil {
+			return nil, fmt.Errorf("network allow %q: %w", h, err)
+		}
+		e.hosts = append(e.hosts, hp)
+	}
+	var err error
+	if e.danger, err = dangerTable(cfg.DangerOff); err != nil {
+		return nil, err
+	}
+	rules, err := NewRuleSet(cfg.Rules, Base{Workspace: cfg.Workspace, Home: cfg.Home, RealPath: realOrSame})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.mayUse(cfg.Mode); err != nil {
+		return nil, err
+	}
+	e.state.Store(&state{rules: rules, mode: cfg.Mode})
+	return e, nil
+}
+
+func realOrSame(p string) string {
+	if real, err := resolve(p); err == nil {
+		return real
+	}
+	return p
+}
+
+// mayUse refuses bypassPermissions unless it was enabled at start, policy
+// permits it, and root uses it in full confinement only.
+func (e *Engine) mayUse(m Mode) error {
+	switch {
+	case int(m) >= len(modeTable):
+		return fmt.Errorf("unknown mode %d", m)
+	case m != ModeBypass:
+		return nil
+	case e.cfg.Bypass.Forbidden:
+		return fmt.Errorf("%w: policy forbids it", ErrModeRefused)
+	case !e.cfg.Bypass.EnabledAtStart:
+		return fmt.Errorf("%w: it was not enabled when the session was started", ErrModeRefused)
+	case e.cfg.AsRoot && e.cfg.Confinement != FullyConfined:
+		return fmt.Errorf("%w: root without full confinement", ErrModeRefused)
+	}
+	return nil
+}
+
+// Mode returns the mode in force.
+func (e *Engine) Mode() Mode { return e.state.Load().mode }
+
+// SetMode changes the mode from the next call on. The error is
+// [ErrModeRefused].
+func (e *Engine) SetMode(m Mode) error {
+	if err := e.mayUse(m); err != nil {
+		return err
+	}
+	for {
+		old := e.state.Load()
+		if e.state.CompareAndSwap(old, &state{rules: old.rules, mode: m}) {
+			return nil
+		}
+	}
+}
+
+// Rules returns the rules in force.
+func (e *Engine) Rules() *RuleSet { return e.state.Load().rules }
+
+// AddRule adds a rule for the calls that follow. The error is a [*RuleError] or
+// [*ExampleError]; nothing was added then.
+func (e *Engine) AddRule(r Rule) error {
+	for {
+		old := e.state.Load()
+		next, err := old.rules.With(r)
+		if err != nil {
+			return err
+		}
+		if e.state.CompareAndSwap(old, &state{rules: next, mode: old.mode}) {
+			return nil
+		}
+	}
+}
+
+// RemoveRule removes the rules of this kind, pattern and level, and says how
+// many there were.
+func (e *Engine) RemoveRule(kind Kind, pattern string, source SourceKind) (int, error) {
+	for {
+		old := e.state.Load()
+		next, n, err := old.rules.Without(kind, pattern, source)
+		if err != nil {
+			return 0, err
+		}
+		if e.state.CompareAndSwap(old, &state{rules: next, mode: old.mode}) {
+			return n, nil
+		}
+	}
+}
+
+// Hook is consulted before a call is decided.
+type Hook interface {
+	Name() string
+	// PreToolUse looks at a call. An error blocks it, unless the hook was
+	// configured to continue on failure.
+	PreToolUse(ctx context.Context, c Call) (HookResult, error)
+	// ContinueOnFailure is on_failure = "continue".
+	ContinueOnFailure() bool
+}
+
+// HookAction is what a hook wants.
+type HookAction uint8
+
+const (
+	// HookBlock is the zero value: a forgotten answer blocks.
+	HookBlock HookAction = iota
+	HookContinue
+	// HookAsk asks for a question to the person.
+	HookAsk
+)
+
+// HookResult is a hook's answer.
+type HookResult struct {
+	Action HookAction
+	Reason string
+	// Args replace the arguments when they are not nil.
+	Args Args
+	// Context is text for the model.
+	Context string
+}

@@ -1,0 +1,290 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"sandboxd/policy/bash"
+)
+
+// Decide answers one call, in the order of docs/policy.md. It has no error: a
+// failure on the way is a Deny with that reason. It returns when hooks,
+// classifier and person have answered or ctx has ended.
+func (e *Engine) Decide(ctx context.Context, c Call) (d Decision) {
+	return e.decide(ctx, c, true)
+}
+
+// Check decides without asking anybody: no hook is started, no classifier and
+// no person is asked, so a question stays the verdict Ask. It also suggests how
+// the call could be allowed.
+func (e *Engine) Check(ctx context.Context, c Call) Decision {
+	return e.decide(ctx, c, false)
+}
+
+func (e *Engine) decide(ctx context.Context, c Call, live bool) (d Decision) {
+	r := &run{e: e, st: e.state.Load(), live: live, trace: newTracer(e.now)}
+	r.when = when{mode: r.st.mode, now: e.now()}
+	defer func() {
+		if p := recover(); p != nil {
+			r.settle(Deny, SafetyReason{Check: "internal", Text: fmt.Sprintf("bug: %v", p)})
+			d = r.decision()
+		}
+	}()
+	r.facts = e.gather(c)
+	r.decide(ctx)
+	d = r.decision()
+	if !live && d.Verdict != Allow {
+		d.Suggest = r.suggest()
+	}
+	return d
+}
+
+// run is one decision on its way.
+type run struct {
+	e     *Engine
+	st    *state
+	live  bool
+	when  when
+	trace *tracer
+	facts *facts
+	// partVerdicts are filled from the parts' stages.
+	parts    []part
+	verdicts []partVerdict
+	// floor is the reason why the call is at least asked about; nil without.
+	floor Reason
+	// floorCommand are the commands that have a floor of their own.
+	floorCommand map[int]Reason
+	context      []string
+	verdict      Verdict
+	reason       Reason
+	ruleToSave   string
+}
+
+type partVerdict struct {
+	decided bool
+	verdict Verdict
+	reason  Reason
+}
+
+// settle fixes the verdict; the stage that is current decided it.
+func (r *run) settle(v Verdict, why Reason) {
+	r.verdict, r.reason = v, why
+}
+
+func (r *run) decide(ctx context.Context) {
+	if ctx.Err() != nil {
+		r.settle(Deny, SafetyReason{Check: "cancelled", Text: ctx.Err().Error()})
+		return
+	}
+	possible, denied := r.denyStage()
+	if denied {
+		return
+	}
+	if r.hooks(ctx) {
+		return
+	}
+	if possible, denied = r.denyStage(); denied {
+		return
+	}
+	if r.e.cfg.OnlyRules {
+		r.onlyRules(ctx)
+		return
+	}
+	if r.safety(possible) {
+		return
+	}
+	r.askRules()
+	r.toolRules()
+	r.undecided(ctx)
+}
+
+// denyStage compares the deny rules with all that is known of the call.
+func (r *run) denyStage() (possible match, denied bool) {
+	defer r.trace.begin(StageDeny)()
+	m := r.st.deny(r.facts, r.when)
+	switch {
+	case m.rule == nil:
+	case m.possible:
+		return m, false
+	default:
+		r.trace.say(Deny, m.reason())
+		r.settle(Deny, m.reason())
+		r.floorOn(m.command, m.reason())
+		return m, true
+	}
+	return match{command: -1}, false
+}
+
+// hooks runs the chain. The first block ends it.
+func (r *run) hooks(ctx context.Context) (blocked bool) {
+	if !r.live {
+		r.trace.skip(StageHooks, "a check starts no hook")
+		return false
+	}
+	defer r.trace.begin(StageHooks)()
+	for _, h := range r.e.cfg.Hooks {
+		res, err := h.PreToolUse(ctx, r.facts.call)
+		if err != nil {
+			if h.ContinueOnFailure() {
+				r.trace.note("hook " + h.Name() + " failed: " + err.Error())
+				continue
+			}
+			why := HookReason{Name: h.Name(), Text: "failed: " + err.Error()}
+			r.trace.say(Deny, why)
+			r.settle(Deny, why)
+			return true
+		}
+		if res.Context != "" {
+			r.context = append(r.context, res.Context)
+		}
+		switch res.Action {
+		case HookContinue, HookAsk:
+			if res.Args != nil {
+				c := r.facts.call
+				c.Args = res.Args
+				r.facts = r.e.gather(c)
+				r.trace.note("hook " + h.Name() + " changed the arguments")
+			}
+			if res.Action == HookAsk {
+				why := HookReason{Name: h.Name(), Text: res.Reason}
+				r.trace.say(Ask, why)
+				r.raise(why)
+			}
+		case HookBlock:
+			fallthrough
+		default:
+			why := HookReason{Name: h.Name(), Text: res.Reason}
+			r.trace.say(Deny, why)
+			r.settle(Deny, why)
+			return true
+		}
+	}
+	return false
+}
+
+// raise gives the call a floor. The first reason is the one reported.
+func (r *run) raise(why Reason) {
+	if r.floor == nil {
+		r.floor = why
+	}
+}
+
+func (r *run) floorOn(command int, why Reason) {
+	if command < 0 {
+		return
+	}
+	if r.floorCommand == nil {
+		r.floorCommand = map[int]Reason{}
+	}
+	if r.floorCommand[command] == nil {
+		r.floorCommand[command] = why
+	}
+}
+
+// askRules applies explicit ask rules.
+func (r *run) askRules() {
+	defer r.trace.begin(StageAskRules)()
+	m := r.st.ask(r.facts, r.when)
+	if m.rule == nil {
+		return
+	}
+	why := m.reason()
+	r.trace.say(Ask, why)
+	if r.floor == nil || !m.possible {
+		r.floor = why // what the policy says is the better answer to "why"
+	}
+	r.floorOn(m.command, why)
+}
+
+// toolRules applies the tool's own rule.
+func (r *run) toolRules() {
+	rule := r.e.cfg.ToolRules[r.facts.canonical]
+	if rule == nil {
+		r.trace.skip(StageTool, "the tool has no rules of its own")
+		return
+	}
+	defer r.trace.begin(StageTool)()
+	if v, text := rule(r.facts.call.Args); v != Allow {
+		why := SafetyReason{Check: "tool", Text: text}
+		r.trace.say(Ask, why)
+		r.raise(why)
+	}
+}
+
+// onlyRules is sbx run: somebody decided already, and only what the policy
+// denies or asks about counts.
+func (r *run) onlyRules(ctx context.Context) {
+	r.askRules()
+	if r.floor == nil {
+		end := r.trace.begin(StageDefault)
+		why := DefaultReason{Text: "run by a person: only deny and ask rules apply"}
+		r.trace.say(Allow, why)
+		end()
+		r.settle(Allow, why)
+		return
+	}
+	r.finish(ctx, Ask, r.floor)
+}
+
+// decision assembles the answer.
+func (r *run) decision() Decision {
+	d := Decision{Verdict: r.verdict, Reason: r.reason, Mode: r.when.mode, Context: r.context, RuleToSave: r.ruleToSave}
+	if r.facts != nil {
+		d.CallID, d.Args = r.facts.call.ID, r.facts.call.Args
+		d.describe(r.facts)
+		d.Commands = r.commandDecisions()
+	}
+	if d.Reason == nil {
+		d.Verdict, d.Reason = Deny, SafetyReason{Check: "internal", Text: "bug: no stage decided"}
+	}
+	r.mark(d)
+	d.Trace = r.trace.stages[:]
+	return d
+}
+
+// mark names the stage that decided: the last one that said what was decided.
+func (r *run) mark(d Decision) {
+	for i := len(r.trace.stages) - 1; i >= 0; i-- {
+		s := &r.trace.stages[i]
+		if s.Result == StageSaid && s.Verdict == d.Verdict {
+			s.Result = StageDecided
+			return
+		}
+	}
+}
+
+// commandDecisions gives each listed command its own verdict.
+func (r *run) commandDecisions() []CommandDecision {
+	out := make([]CommandDecision, 0, len(r.facts.commands))
+	byCommand := make(map[int]partVerdict, len(r.parts))
+	for i, p := range r.parts {
+		if p.kind == partCommand && i < len(r.verdicts) {
+			byCommand[p.index] = r.verdicts[i]
+		}
+	}
+	for i := range r.facts.commands {
+		c := r.facts.commands[i].cmd
+		if len(c.Argv) == 0 {
+			continue
+		}
+		argv := make([]string, len(c.Argv))
+		for j, w := range c.Argv {
+			argv[j] = strings.ReplaceAll(w.Text, bash.Hole, unknownMark)
+		}
+		cd := CommandDecision{Argv: argv, Via: c.Via, Verdict: r.verdict, Reason: r.reason}
+		if pv, ok := byCommand[i]; ok && pv.decided {
+			cd.Verdict, cd.Reason = pv.verdict, pv.reason
+		} else if len(r.parts) > 0 && !ok {
+			cd.Verdict, cd.Reason = Allow, DefaultReason{Text: "does nothing but what is listed beside it"}
+		}
+		if why := r.floorCommand[i]; why != nil {
+			cd.Verdict, cd.Reason = Strictest(cd.Verdict, Ask), why
+			if rr, ok := why.(RuleReason); ok && rr.Kind == DenyRule && !rr.Possible {
+				cd.Verdict = Deny
+			}
+		}
+		out = append(out, cd)
+	}
+	return out
+}

@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"sandboxd/policy/bash"
+)
+
+// safety applies the built-in checks. It settles what is denied outright; the
+// rest gives the call a floor.
+func (r *run) safety(possible match) (denied bool) {
+	defer r.trace.begin(StageSafety)()
+	if why, ok := r.refused(); ok {
+		r.trace.say(Deny, why)
+		r.settle(Deny, why)
+		return true
+	}
+	r.unreadable()
+	r.dangers()
+	r.changes()
+	for i := range r.facts.hosts {
+		h := &r.facts.hosts[i]
+		if h.known && h.target.broken != "" {
+			r.ask(h.command, SafetyReason{Check: "host", Text: readable(h.text) + ": " + h.target.broken})
+		}
+	}
+	if possible.rule != nil && !r.heldByKernel(possible) {
+		r.ask(possible.command, possible.reason())
+	}
+	return false
+}
+
+// ask gives the call, and the command it is about, a floor.
+func (r *run) ask(command int, why Reason) {
+	r.trace.say(Ask, why)
+	r.raise(why)
+	r.floorOn(command, why)
+}
+
+// refused are calls that make no sense for anybody to approve.
+func (r *run) refused() (Reason, bool) {
+	f := r.facts
+	for _, p := range f.problems {
+		if p.Check == "working-dir" {
+			return p, true
+		}
+	}
+	if !f.isScript {
+		for i := range f.accesses {
+			if a := &f.accesses[i]; a.err != "" && f.declared {
+				return SafetyReason{Check: "path", Text: a.raw + ": " + a.err}, true
+			}
+		}
+	}
+	if limit := r.e.cfg.MaxFileSize; limit > 0 && int64(f.bodyBytes) > limit {
+		return SafetyReason{Check: "max-file-size", Text: fmt.Sprintf("%d bytes, at most %d", f.bodyBytes, limit)}, true
+	}
+	if !f.isScript || !f.declared {
+		return nil, false
+	}
+	if strings.TrimSpace(f.script) == "" {
+		return SafetyReason{Check: "empty-command", Text: "there is no command"}, true
+	}
+	if name, ok := bareShell(&f.analysis); ok {
+		return SafetyReason{Check: "bare-shell", Text: name + " without a script waits for input that never comes"}, true
+	}
+	return nil, false
+}
+
+// bareShell reports a script that is nothing but a shell without code.
+func bareShell(a *bash.Analysis) (string, bool) {
+	if len(a.Commands) != 1 || len(a.Effects) > 0 {
+		return "", false
+	}
+	c := &a.Commands[0]
+	switch c.Name() {
+	case "bash", "sh", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "rbash":
+	default:
+		return "", false
+	}
+	for _, w := range c.Argv[1:] {
+		if !strings.HasPrefix(w.Text, "-") || w.Text == "--version" || w.Text == "--help" {
+			return "", false
+		}
+	}
+	return c.Name(), true
+}
+
+// unreadable: a command could hide in what the analyser could not read.
+func (r *run) unreadable() {
+	for i := range r.facts.analysis.Unknown {
+		if u := &r.facts.analysis.Unknown[i]; u.Unreadable() {
+			r.ask(u.Command, SafetyReason{Check: "unreadable", Text: withText(u.Kind.String(), readable(u.Text))})
+		}
+	}
+	for _, p := range r.facts.problems {
+		r.ask(-1, p)
+	}
+}
+
+// dangers are findings of the analyser and of the table of commands.
+func (r *run) dangers() {
+	a := &r.facts.analysis
+	for i := range a.Dangers {
+		if d := &a.Dangers[i]; d.Kind != bash.SecretRead {
+			r.ask(d.Command, SafetyReason{Check: checkName(d.Kind), Text: readable(d.Text)})
+		}
+	}
+	find := finder{when: r.when, command: -1, maybe: -1}
+	for i := range r.facts.commands {
+		v := &r.facts.commands[i]
+		if v.cmd.Kind == bash.Function || len(v.argv) == 0 {
+			continue
+		}
+		find.best, find.possible = nil, nil
+		find.commandRules(&r.e.danger.commands, v)
+		if find.best != nil {
+			r.ask(i, SafetyReason{Check: "dangerous-command", Text: find.best.rule.Pattern[len("run_bash("):len(find.best.rule.Pattern)-1] + ": " + find.best.rule.Reason})
+		}
+	}
+}
+
+func checkName(k bash.DangerKind) string { return strings.ReplaceAll(k.String(), " ", "-") }
+
+// changes are writes and removals outside the roots or of protected names.
+func (r *run) changes() {
+	for i := range r.facts.accesses {
+		a := &r.facts.accesses[i]
+		if a.verb == effectRead || a.zone == discard || !r.facts.declared {
+			continue
+		}
+		switch {
+		case a.protected != "":
+			r.ask(a.command, SafetyReason{Check: "protected-path", Text: a.real + ": " + a.protected})
+		case a.known() && a.zone < writeRoot:
+			r.ask(a.command, SafetyReason{Check: "outside-roots", Text: a.verb.String() + " " + a.real})
+		}
+	}
+}
+
+// heldByKernel: a possible match of a rule about one path without wildcards
+// needs no question where the kernel refuses the access anyhow.
+func (r *run) heldByKernel(m match) bool {
+	if r.e.cfg.Confinement != FullyConfined || !r.facts.isScript || m.from == nil {
+		return false
+	}
+	p := &m.from.pat
+	if p.form != formPath && !(p.form == formEffect && (p.verb == effectRead || p.verb == effectWrite || p.verb == effectDelete)) {
+		return false
+	}
+	_, ok := p.path.literal()
+	return ok && len(m.from.except) == 0
+}
