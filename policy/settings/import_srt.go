@@ -1,0 +1,38 @@
+package settings
+
+import "sandboxd/policy"
+
+// importSRT reads the settings of sandbox-runtime (srt): only paths and hosts.
+// Its files say nothing about questions.
+func importSRT(source policy.Source, data []byte) (*Policy, []Imported, error) {
+	root, err := parseJSON(source.File, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := newImporter(source)
+	if !root.isTable() {
+		return nil, nil, i.errorf(root, "settings are a JSON object, not %s", root.kind)
+	}
+	for _, m := range root.members {
+		var err error
+		switch m.key {
+		case "network":
+			err = i.sandboxNetwork(m.value)
+		case "filesystem":
+			err = i.sandboxFilesystem(m.value)
+			if m.value.get("disabled").isTrue() {
+				i.note(m.line, "filesystem.disabled", Refused, "the file system is always confined")
+			}
+		case "enableWeakerNestedSandbox", "enableWeakerNetworkIsolation", "allowAppleEvents":
+			i.note(m.line, m.key, Refused, "the sandbox is not weakened by a file")
+		case "ignoreViolations", "mandatoryDenySearchDepth", "javaAgentJarPath", "ripgrep", "seccomp", "allowPty":
+			i.note(m.line, m.key, Skipped, "not part of a policy")
+		default:
+			i.note(m.line, m.key, Skipped, "unknown to this importer; it permits nothing here")
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return i.result()
+}

@@ -1,0 +1,153 @@
+package settings
+
+import (
+	"slices"
+	"strings"
+)
+
+// schema lists the keys of each table of a policy file. A key that is not here
+// is an error. The empty name is the top level.
+var schema = map[string][]string{
+	"": {"extends", "mode", "default", "confined", "syscalls", "description",
+		"rules", "filesystem", "network", "limits", "env", "hooks", "modes", "protect", "profiles",
+		"classifier", "ask", "audit", "agent", "mcp", "skills", "daemon",
+		"permission_deny_rules", "permission_ask_rules", "permission_allow_rules", "permission_mode"},
+	"rules":      {"deny", "ask", "allow"},
+	"rule":       {"rule", "reason", "message", "except", "modes", "expires", "match", "not_match"},
+	"filesystem": {"read", "write", "deny", "protect", "unprotect", "tmp", "no_exec_write"},
+	"protect":    {"paths", "off"},
+	"network":    {"allow", "deny", "unix"},
+	"limits": {"timeout", "cpu", "memory", "tasks", "file_size", "output", "max_file_size",
+		"denials_in_row", "denials_total"},
+	"env":   {"pass", "set"},
+	"modes": {"forbid"},
+	"hook":  {"matcher", "if", "command", "timeout", "on_failure"},
+}
+
+// opaqueTables are reserved tables whose keys belong to other packages.
+var opaqueTables = []string{"classifier", "ask", "audit", "agent", "mcp", "skills", "daemon"}
+
+// misplaced maps names that people write, often from other products, to where
+// the setting really is.
+var misplaced = map[string]string{
+	"writable_roots":        "filesystem.write",
+	"sandbox":               "filesystem",
+	"allowed_hosts":         "network.allow",
+	"allowed_domains":       "network.allow",
+	"allowedDomains":        "network.allow",
+	"hosts":                 "network.allow",
+	"network_access":        "network.allow",
+	"permissions":           "rules",
+	"permission":            "rules",
+	"allow":                 "rules.allow",
+	"deny":                  "rules.deny",
+	"ask":                   "rules.ask",
+	"read":                  "filesystem.read",
+	"write":                 "filesystem.write",
+	"ro":                    "filesystem.read",
+	"rw":                    "filesystem.write",
+	"allow_write":           "filesystem.write",
+	"deny_read":             "filesystem.deny",
+	"tmp":                   "filesystem.tmp",
+	"timeout":               "limits.timeout",
+	"memory":                "limits.memory",
+	"pids":                  "limits.tasks",
+	"processes":             "limits.tasks",
+	"defaultMode":           "mode",
+	"default_mode":          "mode",
+	"environment":           "env",
+	"additionalDirectories": "filesystem.read",
+}
+
+// events are the hook events; see the agent loop for when each fires.
+var events = []string{"PreToolUse", "PostToolUse", "PermissionRequest", "SessionStart", "SessionStop", "Stop",
+	"StepComplete", "SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "UserPromptSubmit"}
+
+// Modes lists the permission modes.
+var Modes = []string{"default", "acceptEdits", "bypassPermissions", "dontAsk", "plan", "auto", "bubble"}
+
+// checkKeys refuses keys of n that the table does not have, naming the nearest
+// known one. where is the table's full name for the message.
+func (r reader) checkKeys(n *node, name, where string) error {
+	for _, m := range n.members {
+		if slices.Contains(schema[name], m.key) {
+			continue
+		}
+		full := m.key
+		if where != "" {
+			full = where + "." + m.key
+		}
+		return &Error{File: r.file, Line: m.line, Text: "unknown key " + full, Hint: suggest(m.key, name, where)}
+	}
+	return nil
+}
+
+// suggest names the key that was meant.
+func suggest(key, name, where string) string {
+	if near := nearest(key, schema[name]); near != "" {
+		if where != "" {
+			near = where + "." + near
+		}
+		return "did you mean " + near + "?"
+	}
+	if at, ok := misplaced[key]; ok && at != strings.TrimPrefix(where+"."+key, ".") {
+		return "did you mean " + at + "?"
+	}
+	// The same key may belong to another table.
+	for _, other := range []string{"", "rules", "filesystem", "network", "limits", "env"} {
+		if other != name && slices.Contains(schema[other], key) {
+			if other == "" {
+				return "did you mean " + key + " at the top level?"
+			}
+			return "did you mean " + other + "." + key + "?"
+		}
+	}
+	known := slices.Clone(schema[name])
+	slices.Sort(known)
+	return "known keys here: " + strings.Join(known, ", ")
+}
+
+// nearest returns the known name closest to name, when it is close enough to be
+// a slip: a third of its letters, or one contains the other.
+func nearest(name string, known []string) string {
+	best, edits := "", max(len(name)/3, 1)+1
+	if len(name) >= 4 {
+		edits = max(edits, 3) // two letters changed places
+	}
+	lower := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+	for _, k := range known {
+		flat := strings.ToLower(strings.ReplaceAll(k, "_", ""))
+		d := distance(lower, flat)
+		if len(flat) >= 4 && len(lower) >= 4 && (strings.Contains(lower, flat) || strings.Contains(flat, lower)) {
+			d = min(d, 1)
+		}
+		// allowed_hosts means allow.
+		if rest, ok := strings.CutPrefix(lower, flat); ok && rest != "" && len(flat) >= 4 {
+			d = 0
+		}
+		if d < edits {
+			best, edits = k, d
+		}
+	}
+	return best
+}
+
+// distance is the number of single-letter edits between a and b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		previous := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			previous, row[j+1] = row[j+1], min(previous+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
