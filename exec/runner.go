@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,8 @@ type Runner struct {
 	// Empty keeps none.
 	CacheDir string
 
-	runs atomic.Uint64 // tells the control groups of this process apart
+	runs  atomic.Uint64 // tells the control groups of this process apart
+	sweep sync.Once
 }
 
 // NewRunner returns a Runner for what host can enforce.
@@ -51,8 +53,22 @@ func (r *Runner) Run(ctx context.Context, s Spec) (Result, error) {
 		return Result{Version: ResultVersion, Outcome: NotSetUp, Enforced: l.enforced}, l.explain(err)
 	}
 	defer proc.Close()
+	l.sweepLeftovers()
 	end := l.supervise(ctx, proc, start)
 	return l.result(end, start), nil
+}
+
+// sweepLeftovers removes what killed runs left, once per Runner and beside the
+// command: the start does not wait for it, the end does.
+func (l *launch) sweepLeftovers() {
+	l.runner.sweep.Do(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			l.runner.host.Cgroups.sweep()
+		}()
+		l.onRelease(func() { <-done })
+	})
 }
 
 // Check prepares s without starting anything and tells what would be enforced.
