@@ -37,6 +37,9 @@ func (r Ruleset) Open(s Support) (fd int, flags uint32, e Enforced, err error) {
 
 func (p Plan) open() (fd int, err error) {
 	fd, flags, err := p.config().NewRulesetFD(p.rules()...)
+	if errors.Is(err, unix.EBADFD) {
+		return -1, fmt.Errorf("landlock: a pipe, socket or namespace takes no rule: %w", err)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("landlock: %w", err)
 	}

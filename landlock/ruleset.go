@@ -98,7 +98,6 @@ type Enforced struct {
 	ScopeSignal, ScopeAbstractUnix bool
 	Log                            bool
 	Skipped                        []string // optional paths that could not be reached
-	Links                          []Link
 	Gaps                           []Gap
 }
 
@@ -121,16 +120,13 @@ func (r Ruleset) Plan(s Support) (Plan, Enforced, error) {
 		Gaps:              r.gaps(abi),
 	}
 	for _, rule := range r.Paths {
-		data, target, err := rule.resolve(p.HandledFS)
+		data, err := rule.resolve(p.HandledFS)
 		if err != nil && rule.Optional && unreachable(err) {
 			e.Skipped = append(e.Skipped, rule.Path)
 			continue
 		}
 		if err != nil {
 			return Plan{}, Enforced{}, fmt.Errorf("landlock: path %q: %w", rule.Path, err)
-		}
-		if target != "" {
-			e.Links = append(e.Links, Link{rule.Path, target})
 		}
 		if data.Access != 0 { // the kernel takes no empty rule (ENOMSG)
 			p.Rules = append(p.Rules, data)
@@ -207,45 +203,57 @@ func (r Ruleset) ports() []PortData {
 }
 
 // resolve finds out what rule's path is and cuts its rights to what the kernel
-// takes. target is set if a link was followed.
-func (rule PathRule) resolve(handled Access) (data RuleData, target string, err error) {
-	data = RuleData{Path: rule.Path, Access: rule.Access & handled, Dir: rule.Kind == Dir}
+// takes.
+func (rule PathRule) resolve(handled Access) (RuleData, error) {
+	data := RuleData{Path: rule.Path, Access: rule.Access & handled, Dir: rule.Kind == Dir}
 	if !filepath.IsAbs(rule.Path) {
-		return data, "", errors.New("not absolute")
+		return data, errors.New("not absolute")
 	}
 	if node := rule.Access & deviceNodes; node != 0 {
-		return data, "", fmt.Errorf("right %v is never granted", node)
+		return data, fmt.Errorf("right %v is never granted", node)
 	}
 	if over := rule.Access &^ fileRights(Levels[len(Levels)-1].ABI); over != 0 {
-		return data, "", fmt.Errorf("bug: unknown rights %#x", uint64(over))
+		return data, fmt.Errorf("bug: unknown rights %#x", uint64(over))
 	}
 	if rule.Kind == Look {
-		data.Dir, target, err = look(rule.Path)
+		var st unix.Stat_t
+		if err := unix.Stat(rule.Path, &st); err != nil {
+			return data, err
+		}
+		data.Dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
 	if !data.Dir {
 		data.Access &= FileRights
 	}
-	return data, target, err
+	return data, nil
 }
 
-// look says whether path is a directory, and where it leads if not to itself.
-func look(path string) (dir bool, target string, err error) {
+// Links are the rules of kind Look whose path leads through a symbolic link,
+// with what they really grant, for reports. It needs /proc, and leaves out what
+// can not be reached. A launch has no use for it.
+func (r Ruleset) Links() []Link {
+	var links []Link
+	for _, rule := range r.Paths {
+		if rule.Kind != Look {
+			continue
+		}
+		if target, err := finalPath(rule.Path); err == nil && target != filepath.Clean(rule.Path) {
+			links = append(links, Link{rule.Path, target})
+		}
+	}
+	return links
+}
+
+// finalPath is the kernel's name for what path leads to.
+func finalPath(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, "", err
-	}
-	// For reports only: where /proc is missing, links go unnamed.
 	var buf [unix.PathMax]byte
 	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), buf[:])
-	if err == nil && string(buf[:n]) != filepath.Clean(path) {
-		target = string(buf[:n])
-	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR, target, nil
+	return string(buf[:max(n, 0)]), err
 }
 
 // unreachable errors mean that the command could not reach the path either.

@@ -69,9 +69,9 @@ func TestRuleOnALinkGrantsItsTarget(t *testing.T) {
 			}
 		}
 		two := filepath.Join(root, "two")
-		_, e, err := Ruleset{Paths: []PathRule{{Path: two, Access: Read}, {Path: in + "/", Access: Read}}}.Plan(Probe())
-		if want := []Link{{two, in}}; err != nil || !reflect.DeepEqual(e.Links, want) {
-			t.Errorf("Links = %q, %v; want %q", e.Links, err, want)
+		rules := []PathRule{{Path: two}, {Path: in + "/"}, {Path: root + "/no"}, {Path: two, Kind: Dir}}
+		if got, want := (Ruleset{Paths: rules}).Links(), []Link{{two, in}}; !reflect.DeepEqual(got, want) {
+			t.Errorf("Links = %q, want %q", got, want)
 		}
 	})
 }
@@ -87,9 +87,8 @@ func TestOddNames(t *testing.T) {
 			must(t, os.Mkdir(dir, 0o755))
 			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 			rule := PathRule{Path: dir, Access: Read}
-			_, e, err := Ruleset{Paths: []PathRule{rule}}.Plan(Probe())
-			if err != nil || len(e.Links) > 0 {
-				t.Errorf("%q: links %q, %v", name, e.Links, err)
+			if links := (Ruleset{Paths: []PathRule{rule}}).Links(); len(links) > 0 {
+				t.Errorf("%q: links %q", name, links)
 			}
 			// JSON can not carry every name, so this trial binds to a link to it.
 			link := filepath.Join(root, "link")
@@ -133,6 +132,20 @@ func TestPathsThatCanNotBeReached(t *testing.T) {
 			}
 			unix.Close(fd)
 		})
+	}
+}
+
+func TestPipesAndNamespacesTakeNoRule(t *testing.T) {
+	needLandlock(t)
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	defer w.Close()
+	for _, path := range []string{fmt.Sprintf("/proc/self/fd/%d", r.Fd()), "/proc/self/ns/net"} {
+		_, _, _, err := Ruleset{Paths: []PathRule{{Path: path, Access: Read}}}.Open(Probe())
+		if !errors.Is(err, unix.EBADFD) || !strings.Contains(err.Error(), "takes no rule") || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v; want a reason that names it", path, err)
+		}
 	}
 }
 
