@@ -66,8 +66,8 @@ func TestCgroupKillsMembersOnly(t *testing.T) {
 
 func TestCgroupCreateLeavesNothingWhenItFails(t *testing.T) {
 	h := realCgroups(t)
-	h.Parents = append(h.Parents[:len(h.Parents):len(h.Parents)], cgroupParent{Path: "/proc/no such"})
-	if c, _, _, err := h.create("fails", Limits{}); err == nil {
+	broken := cgroupHost{Parents: append(h.Parents[:len(h.Parents):len(h.Parents)], cgroupParent{Path: "/proc/no such"})}
+	if c, _, _, err := broken.create("fails", Limits{}); err == nil {
 		c.remove()
 		t.Fatal("no error")
 	}
@@ -147,7 +147,7 @@ func TestCgroupSweepTakesTheDeadOnly(t *testing.T) {
 	runs := inside(oldBusy, "sleep 300")
 	mustStart(t, runs)
 	waitFor(t, "a task", func() bool { p, _ := oldBusy.dirs[len(oldBusy.dirs)-1].pids(); return len(p) > 0 })
-	left := inside(busy, "sleep 300")
+	left := inside(busy, "sleep 20")
 	mustStart(t, left)
 	waitFor(t, "a task", func() bool { p, _ := busy.dirs[0].pids(); return len(p) > 0 })
 
