@@ -26,9 +26,13 @@ type etcPlan struct {
 // granted: an /etc of that size is not one we understand.
 const maxEtc = 50_000
 
-// scanEtc reads the tree once. It takes milliseconds: see [planCache].
-func scanEtc(root string) etcPlan {
-	s := etcScan{root: root, left: maxEtc, r: newResolver()}
+// scanEtc reads the tree once. granted are trees that are readable anyhow, so
+// that links into them need nothing. owner says that the command may own what
+// it cannot read as another user (root does): then a change in a directory of
+// the first level counts too, where for others the mode bits hold by themselves.
+// The scan takes milliseconds: see [planCache].
+func scanEtc(root string, granted []string, owner bool) etcPlan {
+	s := etcScan{root: root, granted: granted, owner: owner, left: maxEtc, r: newResolver()}
 	s.plan.Watch = []string{root}
 	s.dir(root, 0)
 	s.plan.Read = s.read(root)
@@ -36,12 +40,13 @@ func scanEtc(root string) etcPlan {
 }
 
 type etcScan struct {
-	root string
-	left int
-	r    *resolver
-	plan etcPlan
-	kids map[string][]string // directories that hold something denied
-	deny map[string]bool
+	root    string
+	granted []string
+	owner   bool
+	left    int
+	r       *resolver
+	plan    etcPlan
+	kids    map[string][]string // directories that hold something denied
 }
 
 // dir judges the entries below path and reports whether all may be read.
@@ -59,7 +64,7 @@ func (s *etcScan) dir(path string, depth int) bool {
 		}
 		n := s.r.lstat(child)
 		if !s.open(child, n) {
-			s.refuse(child)
+			s.plan.Deny = append(s.plan.Deny, child)
 			clean = false
 			continue
 		}
@@ -71,7 +76,7 @@ func (s *etcScan) dir(path string, depth int) bool {
 		if !n.isDir() {
 			continue
 		}
-		if depth == 0 {
+		if depth == 0 && s.owner {
 			s.plan.Watch = append(s.plan.Watch, child)
 		}
 		if !s.dir(child, depth+1) {
@@ -109,7 +114,7 @@ func (s *etcScan) open(path string, n node) bool {
 // link follows a link that leaves the tree. What stays inside is judged there.
 func (s *etcScan) link(path string) {
 	real, _, err := s.r.resolve(path)
-	if err != nil || within(real, s.root) || within(real, "/proc") {
+	if err != nil || within(real, s.root) || within(real, "/proc") || withinAny(real, s.granted) {
 		return
 	}
 	n := s.r.lstat(real)
@@ -122,14 +127,6 @@ func (s *etcScan) link(path string) {
 // package would mean by it.
 func inWideDir(dir string) bool {
 	return strings.Count(dir, "/") < 2 || within(dir, "/home") || within(dir, "/root")
-}
-
-func (s *etcScan) refuse(path string) {
-	if s.deny == nil {
-		s.deny = make(map[string]bool)
-	}
-	s.deny[path] = true
-	s.plan.Deny = append(s.plan.Deny, path)
 }
 
 // read lists the largest subtrees that hold nothing denied.

@@ -16,10 +16,12 @@ type etcSecret struct {
 // etcSecrets lists what is never readable, whatever its mode.
 var etcSecrets = []etcSecret{
 	{"shadow", "password hashes"},
-	{"shadow[-.]*", "backup of password hashes"},
+	{"shadow-*", "backup of password hashes"},
+	{"shadow.*", "backup of password hashes"},
 	{"gshadow", "group password hashes"},
-	{"gshadow[-.]*", "backup of group password hashes"},
-	{"passwd[.]*", "backup of an account file, may predate shadow"},
+	{"gshadow-*", "backup of group password hashes"},
+	{"gshadow.*", "backup of group password hashes"},
+	{"passwd.*", "backup of an account file, may predate shadow"},
 	{"master.passwd", "password hashes"},
 	{"security/opasswd", "old password hashes"},
 	{"sudoers", "who may become root"},

@@ -87,8 +87,19 @@ func writeGitValue(b *strings.Builder, key, value string) {
 	if value == "" {
 		return
 	}
-	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value)
-	b.WriteString("\t" + key + ` = "` + escaped + "\"\n")
+	b.WriteString("\t" + key + ` = "`)
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; c {
+		case '\\', '"':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case '\n':
+			b.WriteString(`\n`)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteString("\"\n")
 }
 
 // gitConfigValues reads the last values of the wanted keys ("section.key", lower

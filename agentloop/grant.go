@@ -157,7 +157,7 @@ func (b *builder) limits() error {
 func (b *builder) view() error {
 	cache := planCache{dir: b.c.CacheDir, uid: b.c.UID}
 	system := b.addSystem()
-	b.addEtc(cache)
+	b.addEtc(cache, system)
 	b.addTools(cache, system)
 	b.addWorkspace()
 	asked, err := b.pathGrants(b.g.Paths)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sandboxd/exec"
@@ -64,7 +65,7 @@ func (b *builder) mountableHome(named string) (string, bool) {
 		// do that does not need a directory in a tree of the host.
 		real, links = filepath.Clean(named), nil
 	}
-	if real == "/" || within(b.ws.Root, real) || withinAny(real, systemTrees) || withinAny(real, b.own) || real == "/tmp" || real == "/run" || real == "/var" {
+	if real == "/" || within(real, b.ws.Root) || withinAny(real, systemTrees) || withinAny(real, b.own) || real == "/tmp" || real == "/run" || real == "/var" {
 		return "", false
 	}
 	b.set.addLinks(links)
@@ -154,13 +155,16 @@ func (b *builder) homeStubs() []stub {
 	if mounted {
 		real = b.home.path
 	}
-	if real == "" || b.id.uid != b.c.UID && !mounted || within(b.ws.Root, real) && b.ws.Root == real {
+	if real == "" || b.id.uid != b.c.UID && !mounted || within(real, b.ws.Root) {
 		return nil
 	}
-	paths := make([]string, 0, len(b.set.byPath))
-	for _, e := range b.set.sorted() {
-		paths = append(paths, e.Path)
+	var paths []string
+	for path := range b.set.byPath {
+		if within(path, real) {
+			paths = append(paths, path)
+		}
 	}
+	slices.Sort(paths)
 	if !mounted {
 		paths = append(paths, b.denied...) // a link to what is refused stays refused
 	}

@@ -132,6 +132,14 @@ func (r *resolver) realDir(path string) (string, bool) {
 	return real, r.lstat(real).isDir()
 }
 
+// parent is filepath.Dir for a path that is absolute and clean.
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
 func join(dir, name string) string {
 	if dir == "/" {
 		return "/" + name

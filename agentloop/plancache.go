@@ -59,8 +59,8 @@ func (c planCache) file(name, key string) string {
 		return ""
 	}
 	h := fnv.New64a()
-	h.Write([]byte(key))
-	return fmt.Sprintf("%s/plans/%s-%016x", c.dir, name, h.Sum64())
+	_, _ = h.Write([]byte(key))
+	return c.dir + "/plans/" + name + "-" + strconv.FormatUint(h.Sum64(), 16)
 }
 
 // stamp is what changes when an entry of a directory is made, removed or
@@ -95,7 +95,7 @@ func (c planCache) read(file, key string) (plan, bool) {
 // directory. Fields are separated by NUL, which no path contains, and records
 // by a NUL and a newline.
 func parsePlan(text, key string, now time.Time) (plan, bool) {
-	var p plan
+	p := plan{lines: make([]planLine, 0, strings.Count(text, recordEnd))}
 	head, rest, ok := strings.Cut(text, recordEnd)
 	if !ok {
 		return p, false
@@ -175,7 +175,24 @@ func (c planCache) write(file, key string, p plan, start time.Time) {
 		err = os.Rename(tmp.Name(), file)
 	}
 	if err != nil {
-		os.Remove(tmp.Name())
+		_ = os.Remove(tmp.Name())
+	}
+	dropOld(dir, start)
+}
+
+// maxPlans bounds the plans that are kept: there is one per PATH and workspace.
+const maxPlans = 64
+
+// dropOld removes plans that are too old to be believed, once there are many.
+func dropOld(dir string, now time.Time) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= maxPlans {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > planAge {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
 	}
 }
 
@@ -189,10 +206,11 @@ func (p plan) tagged(tag string) []string {
 	return list
 }
 
-// etc returns the plan for the tree at root.
-func (c planCache) etc(root string) etcPlan {
-	p := c.load("etc", "etc "+root, func() plan {
-		e := scanEtc(root)
+// etc returns the plan for the tree at root, see [scanEtc].
+func (c planCache) etc(root string, granted []string, owner bool) etcPlan {
+	key := root + "\n" + strconv.FormatBool(owner) + "\n" + strings.Join(granted, "\n")
+	p := c.load("etc", key, func() plan {
+		e := scanEtc(root, granted, owner)
 		out := plan{watch: e.Watch}
 		for tag, paths := range map[string][]string{"deny": e.Deny, "read": e.Read, "outside": e.Outside} {
 			for _, path := range paths {

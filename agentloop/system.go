@@ -38,14 +38,14 @@ func (b *builder) addSystem() []string {
 }
 
 // addEtc grants what every user may read of /etc, less the secrets.
-func (b *builder) addEtc(cache planCache) {
+func (b *builder) addEtc(cache planCache, system []string) {
 	const reason = "system settings"
 	real, links, err := b.r.resolve("/etc")
 	if err != nil || !b.r.lstat(real).isDir() {
 		return
 	}
 	b.set.addLinks(links)
-	plan := cache.etc(real)
+	plan := cache.etc(real, system, b.id.uid == 0)
 	// Without a mount view these count only where the user grants a directory
 	// above them.
 	for _, path := range plan.Deny {
@@ -100,7 +100,7 @@ func (b *builder) addGoModules(system []string) {
 		return
 	}
 	real, links, err := b.r.resolve(dir)
-	if err != nil || !b.r.lstat(real).isDir() || withinAny(real, b.own) || within(b.ws.Root, real) {
+	if err != nil || !b.r.lstat(real).isDir() || withinAny(real, b.own) || within(b.ws.Root, real) || b.planted(links) {
 		return
 	}
 	b.modCache = dir
@@ -116,8 +116,24 @@ func (b *builder) cargoHome() string {
 	if dir == "" && b.realHome != "" {
 		dir = b.realHome + "/.cargo"
 	}
-	real, _ := b.r.realDir(dir)
+	if dir == "" {
+		return ""
+	}
+	real, links, err := b.r.resolve(dir)
+	if err != nil || !b.r.lstat(real).isDir() || b.planted(links) {
+		return ""
+	}
 	return real
+}
+
+// planted reports whether a command may have made one of the links.
+func (b *builder) planted(links []exec.Link) bool {
+	for _, l := range links {
+		if within(l.Path, b.ws.Root) || withinAny(l.Path, b.own) {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *builder) gopath() string {

@@ -85,7 +85,10 @@ func scanTools(q toolQuery) plan {
 	}
 	s.addCargo()
 	for _, name := range toolVars {
-		if dir, links, err := s.r.resolve(q.vars[name]); q.vars[name] != "" && err == nil && s.foreign(dir) && s.r.lstat(dir).isDir() {
+		if q.vars[name] == "" {
+			continue
+		}
+		if dir, links, err := s.r.resolve(q.vars[name]); err == nil && s.foreign(dir) && s.r.lstat(dir).isDir() && s.believed(dir, links) {
 			s.addLinks(links)
 			s.addRoot(dir, dir, "named by "+name)
 		}
@@ -99,6 +102,17 @@ func (s *toolScan) foreign(path string) bool {
 	return path != "" && !withinAny(path, s.system) && !withinAny(path, s.untrust)
 }
 
+// believed reports whether the way to path may be followed: through links that
+// a command may have made it may only lead to a tool store.
+func (s *toolScan) believed(path string, links []exec.Link) bool {
+	for _, l := range links {
+		if withinAny(l.Path, s.untrust) {
+			return s.inStore(path)
+		}
+	}
+	return true
+}
+
 func (s *toolScan) pathDir(dir string) {
 	if !filepath.IsAbs(dir) {
 		return
@@ -109,6 +123,9 @@ func (s *toolScan) pathDir(dir string) {
 		return
 	}
 	if s.foreign(real) {
+		if !s.believed(real, links) {
+			return
+		}
 		s.addLinks(links)
 		s.addRoot(real, s.rootOf(real), "on PATH")
 		for _, c := range companions {
@@ -169,7 +186,7 @@ func (s *toolScan) target(path string, trusted bool, depth int) {
 		return
 	}
 	dir := filepath.Dir(real)
-	if !trusted && !s.inStore(dir) {
+	if !trusted && !s.inStore(dir) || !s.believed(dir, links) {
 		return
 	}
 	s.addLinks(links)

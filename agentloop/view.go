@@ -1,9 +1,7 @@
 package agentloop
 
 import (
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"sandboxd/exec"
 )
@@ -17,7 +15,7 @@ type entrySet struct {
 }
 
 func newEntrySet() *entrySet {
-	return &entrySet{byPath: make(map[string]exec.Entry, 64), user: map[string]bool{}, links: map[string]string{}}
+	return &entrySet{byPath: make(map[string]exec.Entry, 192), user: map[string]bool{}, links: map[string]string{}}
 }
 
 // add enters a default. Of two defaults about one path the wider one counts,
@@ -48,7 +46,7 @@ func (s *entrySet) addLinks(links []exec.Link) {
 // one that is a proper ancestor.
 func (s *entrySet) above(path string) (exec.Entry, bool) {
 	for dir := path; dir != "/"; {
-		dir = filepath.Dir(dir)
+		dir = parent(dir)
 		if e, ok := s.byPath[dir]; ok {
 			return e, true
 		}
@@ -68,10 +66,18 @@ func (s *entrySet) at(path string) (exec.Entry, bool) {
 // a cached ruleset is found again.
 func (s *entrySet) sorted() []exec.Entry {
 	list := make([]exec.Entry, 0, len(s.byPath))
-	for _, e := range s.byPath {
-		list = append(list, e)
+	for _, path := range s.paths() {
+		list = append(list, s.byPath[path])
 	}
-	slices.SortFunc(list, func(a, b exec.Entry) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+func (s *entrySet) paths() []string {
+	list := make([]string, 0, len(s.byPath))
+	for path := range s.byPath {
+		list = append(list, path)
+	}
+	slices.Sort(list)
 	return list
 }
 
@@ -79,8 +85,9 @@ func (s *entrySet) sorted() []exec.Entry {
 // says anyhow, and refusals where nothing is granted. keep lists paths whose
 // entry has a meaning of its own (a .git bound onto itself).
 func (s *entrySet) prune(keep []string) {
-	for _, e := range s.sorted() {
-		if slices.Contains(keep, e.Path) || e.Kind != exec.Bind || e.Source != "" && e.Source != e.Path {
+	for _, path := range s.paths() {
+		e := s.byPath[path]
+		if slices.Contains(keep, path) || e.Kind != exec.Bind || e.Source != "" && e.Source != e.Path {
 			continue
 		}
 		up, ok := s.above(e.Path)
@@ -103,14 +110,18 @@ func (s *entrySet) prune(keep []string) {
 // its refusals stay, for the Runner to judge.
 func (s *entrySet) carve() {
 	var holes []string
-	for _, e := range s.sorted() {
-		if up, ok := s.above(e.Path); e.Access == exec.Deny && ok && up.Access == exec.ReadOnly {
-			holes = append(holes, e.Path)
+	for path, e := range s.byPath {
+		if e.Access != exec.Deny {
+			continue
+		}
+		if up, ok := s.above(path); ok && up.Access == exec.ReadOnly {
+			holes = append(holes, path)
 		}
 	}
 	if len(holes) == 0 {
 		return
 	}
+	slices.Sort(holes)
 	for _, e := range s.sorted() {
 		if e.Access == exec.ReadOnly && e.Kind == exec.Bind {
 			s.carveOne(e, holes)
