@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // defaultTasks is Limits.Tasks when it is zero.
@@ -194,42 +192,4 @@ func (p cgroupParent) number(file, key string) int64 {
 		return n
 	}
 	return 0
-}
-
-// memoryEvents is a file whose reads return when memory ran out in the group
-// (v1: also when it is removed); stats then says what happened. In v1 one task
-// was killed and the rest goes on: ending it is up to the reader. The caller
-// closes the file, which ends a pending read.
-func (c *cgroup) memoryEvents() (*os.File, error) {
-	p, err := c.with("memory")
-	if err != nil {
-		return nil, err
-	}
-	if p.V2 {
-		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-		if err != nil {
-			return nil, fmt.Errorf("cgroup: inotify: %w", err)
-		}
-		f := os.NewFile(uintptr(fd), "memory.events")
-		if _, err := unix.InotifyAddWatch(fd, filepath.Join(p.Path, "memory.events"), unix.IN_MODIFY); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("cgroup: watch memory.events: %w", err)
-		}
-		return f, nil
-	}
-	control, err := os.Open(filepath.Join(p.Path, "memory.oom_control"))
-	if err != nil {
-		return nil, fmt.Errorf("cgroup: %w", err)
-	}
-	defer control.Close()
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("cgroup: eventfd: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "memory.oom_control")
-	if err := p.set("cgroup.event_control", fmt.Sprintf("%d %d", fd, control.Fd())); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("cgroup: %w", err)
-	}
-	return f, nil
 }
