@@ -95,7 +95,7 @@ type Engine struct {
 	roots   []realRoot
 	protect []pathPattern
 	hosts   []hostPattern
-	danger  *ruleTable
+	danger  dangerTables
 	state   atomic.Pointer[state]
 	breaker breaker
 }
@@ -131,7 +131,7 @@ func NewEngine(cfg Config) (*Engine, error) {
 		e.hosts = append(e.hosts, hp)
 	}
 	var err error
-	if e.danger, err = dangerTable(cfg.DangerOff); err != nil {
+	if e.danger, err = newDangerTables(cfg.DangerOff); err != nil {
 		return nil, err
 	}
 	rules, err := NewRuleSet(cfg.Rules, Base{Workspace: cfg.Workspace, Home: cfg.Home, RealPath: realOrSame})

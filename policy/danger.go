@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"sync"
+
+	"sandboxd/policy/bash"
 )
 
 // DangerTableVersion changes with every change of the table of dangerous
@@ -156,37 +158,73 @@ var dangers = []DangerEntry{
 	{"screen", Interactive, "a terminal inside the terminal"},
 }
 
-// fullDangerTable is compiled once: most programs that link this package decide
-// nothing.
-var fullDangerTable = sync.OnceValues(func() (*ruleTable, error) { return compileDangers(nil) })
+// dangerTables are the entries in force and those that are switched off.
+type dangerTables struct{ on, off *ruleTable }
 
-// dangerTable compiles the table without what is switched off.
-func dangerTable(off []DangerException) (*ruleTable, error) {
+// fullDangers is compiled once, for configurations that switch nothing off.
+var fullDangers = sync.OnceValues(func() (dangerTables, error) { return compileDangers(nil) })
+
+// newDangerTables compiles the table. An exception that names no entry is an
+// error, so that a spelling mistake is seen.
+func newDangerTables(off []DangerException) (dangerTables, error) {
 	if len(off) == 0 {
-		return fullDangerTable()
+		return fullDangers()
 	}
 	return compileDangers(off)
 }
 
-func compileDangers(off []DangerException) (*ruleTable, error) {
-	skip := map[string]bool{}
+func compileDangers(off []DangerException) (dangerTables, error) {
+	source := map[string]Source{}
 	for _, x := range off {
-		skip[x.Pattern] = true
+		source[x.Pattern] = x.Source
 	}
-	t := &ruleTable{}
+	t := dangerTables{on: &ruleTable{}, off: &ruleTable{}}
 	for i, d := range dangers {
-		if skip[d.Pattern] {
-			delete(skip, d.Pattern)
-			continue
+		rule := &Rule{Kind: DenyRule, Pattern: "run_bash(" + d.Pattern + ")", Reason: d.Reason, Source: Source{Kind: SourceDefault}}
+		into := t.on
+		if s, ok := source[d.Pattern]; ok {
+			rule.Source, into = s, t.off
 		}
-		c, err := compile(&Rule{Kind: DenyRule, Pattern: "run_bash(" + d.Pattern + ")", Reason: d.Reason, Source: Source{Kind: SourceDefault}}, Base{}, i)
+		c, err := compile(rule, Base{}, i)
 		if err != nil {
-			return nil, fmt.Errorf("bug: table of dangerous commands: %w", err)
+			return t, fmt.Errorf("bug: table of dangerous commands: %w", err)
 		}
-		t.add(c)
+		into.add(c)
 	}
-	for p := range skip {
-		return nil, fmt.Errorf("dangerous command %q is not in the table", p)
+	if t.off.count < len(source) {
+		for p := range source {
+			if !knownDanger(p) {
+				return t, fmt.Errorf("dangerous command %q is not in the table", p)
+			}
+		}
 	}
 	return t, nil
+}
+
+func knownDanger(pattern string) bool {
+	for _, d := range dangers {
+		if d.Pattern == pattern {
+			return true
+		}
+	}
+	return false
+}
+
+// dangerRule returns the entry that matches a command, nil without.
+func (t *ruleTable) dangerRule(v *commandView) *Rule {
+	if v.cmd.Kind == bash.Function || len(v.argv) == 0 {
+		return nil
+	}
+	find := finder{}
+	find.commandRules(&t.commands, v)
+	if find.best == nil {
+		return nil
+	}
+	return find.best.rule
+}
+
+// content is the part of a pattern between the parentheses.
+func (r *Rule) content() string {
+	_, content, _, _ := cutPattern(r.Pattern)
+	return content
 }

@@ -38,6 +38,11 @@ func newPathPattern(text string, kind Kind, b base) (pathPattern, error) {
 	if !doublestar.ValidatePattern(text) {
 		return p, fmt.Errorf("malformed path pattern")
 	}
+	if unescaped(text, '{') {
+		// doublestar tries every combination of alternatives, and gitignore
+		// has none: neither reading is what the writer expects.
+		return p, fmt.Errorf("no {a,b} in a pattern: write one rule for each, or \\{ for the character")
+	}
 	trimmed := strings.TrimSuffix(text, "/")
 	if text == "/" {
 		trimmed = "/"
@@ -69,6 +74,19 @@ func newPathPattern(text string, kind Kind, b base) (pathPattern, error) {
 		}
 	}
 	return p, nil
+}
+
+// unescaped reports whether c stands in text without a backslash before it.
+func unescaped(text string, c byte) bool {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case c:
+			return true
+		}
+	}
+	return false
 }
 
 // newLoosePathPattern is for *(content), whose content need not be a path. It

@@ -165,6 +165,7 @@ func TestPatternsThatAreRefused(t *testing.T) {
 		{DenyRule, "effect(exec rm -rf)"},
 		{DenyRule, "read_file(!x)"},
 		{DenyRule, "read_file([)"},
+		{DenyRule, "read_file(*.{pem,key})"},
 		{DenyRule, "web_fetch(a..b)"},
 		{DenyRule, "web_fetch(a.test:99999)"},
 		{DenyRule, "web_fetch(a%00.test)"},
@@ -248,6 +249,7 @@ func TestPathPatterns(t *testing.T) {
 		{"w", "/w/x", false, false}, // the workspace itself is no name below it
 		{"/", "/anything", true, true},
 		{"a..b", "/w/a..b", true, true},
+		{`\{a\}`, "/w/{a}", true, true},
 	} {
 		for _, kind := range []Kind{DenyRule, AllowRule} {
 			p, err := newPathPattern(tt.pattern, kind, base{workspace: "/w", home: "/home/dev"})

@@ -107,16 +107,12 @@ func (r *run) dangers() {
 			r.ask(d.Command, SafetyReason{Check: checkName(d.Kind), Text: readable(d.Text)})
 		}
 	}
-	find := finder{when: r.when, command: -1, maybe: -1}
 	for i := range r.facts.commands {
 		v := &r.facts.commands[i]
-		if v.cmd.Kind == bash.Function || len(v.argv) == 0 {
-			continue
-		}
-		find.best, find.possible = nil, nil
-		find.commandRules(&r.e.danger.commands, v)
-		if find.best != nil {
-			r.ask(i, SafetyReason{Check: "dangerous-command", Text: find.best.rule.Pattern[len("run_bash("):len(find.best.rule.Pattern)-1] + ": " + find.best.rule.Reason})
+		if rule := r.e.danger.on.dangerRule(v); rule != nil {
+			r.ask(i, SafetyReason{Check: "dangerous-command", Text: rule.content() + ": " + rule.Reason})
+		} else if rule := r.e.danger.off.dangerRule(v); rule != nil {
+			r.trace.note("dangerous command " + rule.content() + " is switched off by " + rule.Source.String())
 		}
 	}
 }
