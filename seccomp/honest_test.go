@@ -162,6 +162,7 @@ E`, Options{Inet: true}},
 	{"node", "node", `node -e 'const {Worker}=require("worker_threads"),fs=require("fs"),cp=require("child_process"); fs.writeFileSync("a","x"); fs.copyFileSync("a","b"); console.log(cp.execSync("echo child").toString(), WebAssembly.validate(new Uint8Array([0,97,115,109,1,0,0,0]))); new Worker("console.log(1)",{eval:true})'`, Options{}},
 	{"sqlite", "sqlite3", `sqlite3 db 'pragma journal_mode=wal; create table t(a); insert into t values(7); select a from t; vacuum;'`, Options{}},
 	{"ssh-agent", "ssh-agent", `eval $(ssh-agent -a $PWD/agent) >/dev/null; ssh-add -l; ssh-agent -k >/dev/null`, Options{Unix: true}},
+	{"postgres", "initdb", `test $(id -u) = 0 && exit; initdb -N -D d >/dev/null 2>&1 && echo 'select 6 * 7;' | postgres --single -D d postgres 2>/dev/null | grep -c 42`, Options{OwnIPC: true, Unix: true}},
 	{"java", "java", `java -XX:TieredStopAtLevel=1 -version 2>&1 | head -1`, Options{}},
 }
 
@@ -193,6 +194,25 @@ func TestOrdinaryProgramsWork(t *testing.T) {
 					t.Errorf("without a filter:\n%s\nunder it:\n%s", free, confined)
 				}
 			})
+		}
+	}
+}
+
+// TestDebuggerNeedsDebugProfile: tracing works under "debug" and not under
+// "default".
+func TestDebuggerNeedsDebugProfile(t *testing.T) {
+	requireSeccomp(t)
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip(err)
+	}
+	for profile, works := range map[string]bool{"default": false, "debug": true} {
+		for _, uid := range users() {
+			cmd := child(t, "exec:"+strace, compile(t, profile, runtime.GOARCH, Options{}), uid, newStage(t, uid), nil,
+				"strace", "-f", "-o", "trace", "/bin/true")
+			if out, err := cmd.CombinedOutput(); (err == nil) != works {
+				t.Errorf("%s as %d: %v, want success %v: %s", profile, uid, err, works, out)
+			}
 		}
 	}
 }
