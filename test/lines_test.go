@@ -82,7 +82,7 @@ func findBadLines(tree fs.FS) ([]string, error) {
 			}
 			return nil
 		}
-		if name == "LICENSE" || name == "go.sum" || !d.Type().IsRegular() {
+		if name == "LICENSE" || name == "go.sum" || name == ".git" || !d.Type().IsRegular() {
 			return nil
 		}
 		content, err := fs.ReadFile(tree, name)

@@ -1,0 +1,54 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain runs the tests below process 1 of a private pid and mount namespace:
+// in the base tier a run's keeper uses kill(-1), and a fault there must not reach
+// the machine. The same binary, started as a player, plays one part of a vector.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == playerWord {
+		os.Exit(play(os.Args[2], os.Args[3]))
+	}
+	if os.Getenv(privateVariable) != "" {
+		code := m.Run()
+		removeStages()
+		os.Exit(code)
+	}
+	os.Exit(inPrivateNamespace())
+}
+
+const privateVariable = "SANDBOXD_TEST_PRIVATE"
+
+func inPrivateNamespace() int {
+	script := `mount --make-rprivate / && mount -t proc proc /proc && "$0" "$@"; exit $?`
+	c := osexec.Command("/bin/sh", append([]string{"-c", script}, os.Args...)...)
+	c.Env = append(os.Environ(), privateVariable+"=1")
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
+		// mount(8) asks for uid 0, which the keeping of capabilities stands for.
+		c.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		c.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
+		c.Args[2] = strings.Replace(script, `"$0"`, `setpriv --ambient-caps -all --inh-caps -all "$0"`, 1)
+	}
+	err := c.Run()
+	if code := c.ProcessState.ExitCode(); code > 0 {
+		return code
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "private namespace:", err)
+		return 1
+	}
+	return 0
+}
