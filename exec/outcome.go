@@ -153,7 +153,7 @@ func (l *launch) describe() {
 		}
 	}
 	if l.namespaces&nsIPC == 0 {
-		gap("System V and POSIX queues", "no ipc namespace", "file modes")
+		gap("System V and POSIX queues", "no ipc namespace", "their system calls are refused, inside the run too")
 	}
 	if !l.view && l.spec.UnixSockets {
 		gap("UNIX sockets", "no mount view: the family is allowed as a whole", "Landlock scopes abstract ones; any socket file the user may reach can be connected to")
@@ -170,6 +170,9 @@ func (l *launch) describe() {
 		} else {
 			e.Parts = append(e.Parts, Part{Part: "cpu time", Mechanism: "RLIMIT_CPU of each process"})
 		}
+	}
+	if e.SeccompUnknown == nil {
+		e.SeccompUnknown = []string{}
 	}
 	if e.Missing == nil {
 		e.Missing = []Gap{}

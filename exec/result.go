@@ -52,9 +52,12 @@ type Enforced struct {
 	LandlockABI    int    `json:"landlock_abi"`
 	LandlockErrata int    `json:"landlock_errata"`
 	Seccomp        string `json:"seccomp"` // profile name
-	Parts          []Part `json:"parts"`
-	Missing        []Gap  `json:"missing"`  // wanted by a default, not held at all
-	Weakened       []Gap  `json:"weakened"` // held by a substitute
+	// SeccompUnknown are calls of the profile that the libseccomp here does
+	// not know by name. They are refused with every call that is not listed.
+	SeccompUnknown []string `json:"seccomp_unknown"`
+	Parts          []Part   `json:"parts"`
+	Missing        []Gap    `json:"missing"`  // wanted by a default, not held at all
+	Weakened       []Gap    `json:"weakened"` // held by a substitute
 }
 
 // Result is what became of one run.

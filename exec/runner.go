@@ -277,15 +277,12 @@ func (l *launch) planCommand() error {
 	}
 	inet := l.spec.Network == NetFull || l.namespaces&nsNet != 0
 	filter, err := seccomp.Cached(l.runner.CacheDir, profile, runtime.GOARCH, seccomp.Options{
-		Inet: inet, Unix: l.view || l.spec.UnixSockets, NoExecWrite: l.spec.NoExecWrite})
+		Inet: inet, Unix: l.view || l.spec.UnixSockets, NoExecWrite: l.spec.NoExecWrite,
+		OwnPID: l.pidNS, OwnIPC: l.namespaces&nsIPC != 0})
 	if err != nil {
 		return &SetupError{Stage: "seccomp", Err: err}
 	}
-	for _, name := range filter.Unknown {
-		l.enforced.Missing = append(l.enforced.Missing, Gap{Part: "system call " + name,
-			Why: "libseccomp does not know its name", Instead: "refused with every unknown call"})
-	}
-	l.enforced.Seccomp = l.profileName()
+	l.enforced.Seccomp, l.enforced.SeccompUnknown = l.profileName(), filter.Unknown
 	umask := uint32(l.spec.Umask)
 	if umask == 0 {
 		umask = 0o022
