@@ -66,7 +66,7 @@ type Word struct {
 }
 
 // Known reports whether the word is exactly one argument with the text Text.
-func (w Word) Known() bool { return !w.Many && !w.Glob && !strings.Contains(w.Text, Hole) }
+func (w Word) Known() bool { return !w.Many && !w.Glob && !hasHole(w.Text) }
 
 // CommandKind says what a command word names.
 type CommandKind uint8
@@ -201,7 +201,7 @@ type Effect struct {
 }
 
 // Known reports whether the target is literally known.
-func (e Effect) Known() bool { return !e.Glob && !strings.Contains(e.Path, Hole) }
+func (e Effect) Known() bool { return !e.Glob && !hasHole(e.Path) }
 
 // UnknownKind says why something cannot be known.
 type UnknownKind uint8

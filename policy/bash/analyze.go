@@ -1,7 +1,341 @@
 package bash
 
+import (
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Bounds of one analysis. A script past one of them has an Unknown of kind
+// Bound, so that nothing is taken for harmless because it was not looked at.
+const (
+	// MaxScript is the longest script that is read, in bytes.
+	MaxScript = 1 << 20
+	// maxNesting bounds brackets and quotes before parsing: the parser's time
+	// grows faster than the nesting (5,000 deep: 20 ms).
+	maxNesting = 1500
+	// maxDepth bounds nested evaluation: functions, eval, sh -c, launchers.
+	maxDepth = 40
+	// maxWork bounds the steps of one analysis; about 100 ns each.
+	maxWork = 1_500_000
+	// maxCommands bounds the list of commands.
+	maxCommands = 20_000
+)
+
 // Analyze reads script. It never fails: what it cannot read is listed in
-// Analysis.Unknown.
+// Analysis.Unknown. It is safe for concurrent use.
 func Analyze(script string, o Options) Analysis {
-	return Analysis{Unknown: []Unknown{{Kind: UnreadableParse, Text: script[:min(len(script), 120)], Command: -1}}}
+	a := &analyzer{opts: o, work: maxWork, cur: -1}
+	a.unknownVar = &variable{alts: []string{worldText}, unset: true}
+	if k, what, at := suspect(script); what != "" {
+		a.noteAt(k, what, position(script, at))
+		if k == Bound {
+			return a.result
+		}
+		script = cleaned(script)
+	}
+	st := &state{dirs: []string{o.Cwd}, more: false, arg0: []string{"bash"}}
+	a.script(st, script)
+	a.finishScript(st)
+	return a.result
+}
+
+// analyzer is one reading of one script.
+type analyzer struct {
+	opts       Options
+	result     Analysis
+	unknownVar *variable
+
+	work    int
+	depth   int
+	bounded bool
+	// pos is where the statement stands that is being read; in nested code the
+	// outermost one.
+	pos    Position
+	nested int
+	// cur is the command that is being read.
+	cur int
+	via []string
+	// hdoc: the text being expanded is the body of a here-document.
+	hdoc bool
+
+	files map[string]*file
+	// made lists writes to names that are not known.
+	made []*text
+	// seen removes duplicates when code is read more than once.
+	seen   map[string]int
+	repeat int
+
+	traps    []trapCode
+	funcs    []*function
+	running  map[*function]int
+	procs    int
+	outProcs map[string]*pendingProc
+}
+
+// trapCode is code that runs later.
+type trapCode struct {
+	code string
+	st   *state
+}
+
+// spend uses up work; true means that the budget is gone.
+func (a *analyzer) spend(n int) bool {
+	a.work -= n
+	if a.work < 0 {
+		a.bound("work")
+		return true
+	}
+	return false
+}
+
+func (a *analyzer) spent() bool { return a.work < 0 }
+
+// bound records that a limit was reached, once.
+func (a *analyzer) bound(what string) {
+	if !a.bounded {
+		a.bounded = true
+		a.noteAt(Bound, what, a.pos)
+	}
+}
+
+func (a *analyzer) note(k UnknownKind, what string, p syntax.Pos) {
+	pos := a.pos
+	if a.nested == 0 {
+		pos = pointOf(p)
+	}
+	a.noteAt(k, what, pos)
+}
+
+func (a *analyzer) noteHere(k UnknownKind, what string) { a.noteAt(k, what, a.pos) }
+
+func (a *analyzer) noteAt(k UnknownKind, what string, pos Position) {
+	what = publicText(what)
+	if len(what) > 120 {
+		what = strings.ToValidUTF8(what[:117], "") + "..."
+	}
+	u := Unknown{Kind: k, Text: what, Command: a.cur, Pos: pos}
+	if a.repeat > 0 || len(a.result.Unknown) > 0 {
+		for i, v := range a.result.Unknown {
+			if v == u {
+				return
+			}
+			if i > 256 {
+				return
+			}
+		}
+	}
+	a.result.Unknown = append(a.result.Unknown, u)
+}
+
+func (a *analyzer) danger(k DangerKind, what string) {
+	d := Danger{Kind: k, Text: publicText(what), Command: a.cur, Pos: a.pos}
+	for _, e := range a.result.Dangers {
+		if e == d {
+			return
+		}
+	}
+	if len(a.result.Dangers) < 256 {
+		a.result.Dangers = append(a.result.Dangers, d)
+	}
+}
+
+func pointOf(p syntax.Pos) Position {
+	return Position{Offset: int(p.Offset()), Line: int(p.Line()), Column: int(p.Col())}
+}
+
+// parsers is a pool: a parser keeps its buffers and is not safe for concurrent
+// use.
+var parsers = sync.Pool{New: func() any { return syntax.NewParser() }}
+
+// parse reads code as a list of statements. The statements before a fault are
+// returned with the fault, as Bash runs the lines before it.
+func parse(code string, lang syntax.LangVariant) (stmts []*syntax.Stmt, err error) {
+	p := parsers.Get().(*syntax.Parser)
+	syntax.Variant(lang)(p)
+	defer func() {
+		if r := recover(); r != nil {
+			err = errParser
+			return // the parser is not put back
+		}
+		parsers.Put(p)
+	}()
+	f, err := p.Parse(strings.NewReader(code), "")
+	if f != nil {
+		stmts = f.Stmts
+	}
+	return stmts, err
+}
+
+func (a *analyzer) parseArith(s string) (e syntax.ArithmExpr) {
+	if a.spend(len(s)/8 + 10) {
+		return nil
+	}
+	p := parsers.Get().(*syntax.Parser)
+	syntax.Variant(syntax.LangBash)(p)
+	defer func() {
+		if r := recover(); r != nil {
+			e = nil
+			return
+		}
+		parsers.Put(p)
+	}()
+	e, err := p.Arithmetic(strings.NewReader(s))
+	if err != nil {
+		return nil
+	}
+	return e
+}
+
+// document evaluates text in which substitutions run although it was quoted:
+// prompts, subscripts.
+func (a *analyzer) document(st *state, s string) []string {
+	if !strings.ContainsAny(s, "$`") {
+		return []string{s}
+	}
+	if a.spend(len(s)/8+10) || tooDeep(s) {
+		a.bound("nesting")
+		return []string{anyText}
+	}
+	w, err := parseDocument(s)
+	if err != nil {
+		a.noteHere(UnreadableParse, s)
+	}
+	if w == nil {
+		return []string{anyText}
+	}
+	if !a.enter() {
+		return []string{anyText}
+	}
+	defer a.leave()
+	return a.quotedText(st, w)
+}
+
+func parseDocument(s string) (w *syntax.Word, err error) {
+	p := parsers.Get().(*syntax.Parser)
+	syntax.Variant(syntax.LangBash)(p)
+	defer func() {
+		if r := recover(); r != nil {
+			w, err = nil, errParser
+			return
+		}
+		parsers.Put(p)
+	}()
+	return p.Document(strings.NewReader(s))
+}
+
+// enter goes one level deeper into code whose positions mean nothing outside.
+func (a *analyzer) enter() bool {
+	if a.depth >= maxDepth {
+		a.bound("nesting")
+		return false
+	}
+	a.depth++
+	a.nested++
+	return true
+}
+
+func (a *analyzer) leave() {
+	a.depth--
+	a.nested--
+}
+
+// script reads code as the shell does: a fault ends it, after the lines before.
+func (a *analyzer) script(st *state, code string) {
+	if len(code) > MaxScript || tooDeep(code) {
+		a.bound("nesting")
+		return
+	}
+	if a.spend(len(code)/8 + 1) {
+		return
+	}
+	stmts, err := parse(code, syntax.LangBash)
+	for n := 0; err != nil && n < 8; n++ {
+		// Bash takes several "!", the parser takes one.
+		at, ok := doubleNegation(code, err)
+		if !ok {
+			break
+		}
+		code = code[:at] + " " + code[at+1:]
+		stmts, err = parse(code, syntax.LangBash)
+	}
+	a.stmts(st, stmts)
+	if err != nil {
+		a.fault(st, code, err)
+	}
+	if st.posix && mayDiffer(code) {
+		if stmts, err := parse(code, syntax.LangPOSIX); err == nil {
+			a.stmts(a.fork(st), stmts)
+		}
+	}
+}
+
+// doubleNegation finds the "!" that the parser would not take after another.
+func doubleNegation(code string, err error) (at int, ok bool) {
+	pe, ok := err.(syntax.ParseError)
+	if !ok || !strings.Contains(pe.Text, "negate a command multiple times") {
+		return 0, false
+	}
+	at = int(pe.Pos.Offset())
+	return at, at < len(code) && code[at] == '!'
+}
+
+// fault records a parse error and reads what a recovering reader still sees, so
+// that a command behind the fault is named too.
+func (a *analyzer) fault(st *state, code string, err error) {
+	pos := a.pos
+	if pe, ok := err.(syntax.ParseError); ok && a.nested == 0 {
+		pos = pointOf(pe.Pos)
+	}
+	a.noteAt(UnreadableParse, err.Error(), pos)
+	if a.nested > 0 || a.depth > 4 {
+		return
+	}
+	lines := strings.SplitAfter(code, "\n")
+	if len(lines) > 64 {
+		return
+	}
+	// Bash runs whole lines before the fault: the longest readable head.
+	for n := len(lines) - 1; n > 0; n-- {
+		head := strings.Join(lines[:n], "")
+		if stmts, err := parse(head, syntax.LangBash); err == nil {
+			a.repeat++
+			a.stmts(a.fork(st), stmts)
+			a.repeat--
+			return
+		}
+	}
+}
+
+// mayDiffer reports whether a POSIX shell may read code otherwise than Bash.
+func mayDiffer(code string) bool {
+	for _, s := range []string{"((", "[[", "&>", ">&", "<(", ">(", "$'", "$\"", "|&", "function", "<<<", "$[", "{"} {
+		if strings.Contains(code, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// finishScript reads what runs after the last line: traps, and functions that
+// were never called but may be by code we do not see.
+func (a *analyzer) finishScript(st *state) {
+	a.repeat++
+	for i := 0; i < len(a.traps) && i < 64; i++ {
+		t := a.traps[i]
+		a.join(t.st, st)
+		a.evalCode(t.st, t.code)
+	}
+	for i := 0; i < len(a.funcs) && !a.spent(); i++ {
+		f := a.funcs[i]
+		if f.called {
+			continue
+		}
+		f.called = true
+		c := a.fork(st)
+		c.params, c.more = nil, true
+		a.stmt(c, f.body)
+	}
+	a.repeat--
 }

@@ -1,0 +1,431 @@
+package bash
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// assigns reads NAME=VALUE words that stand alone.
+func (a *analyzer) assigns(st *state, as []*syntax.Assign) {
+	for _, s := range as {
+		a.assignNode(st, s, nil)
+	}
+}
+
+// assignNode reads one assignment; with attr the variable gets attributes first.
+func (a *analyzer) assignNode(st *state, s *syntax.Assign, attr func(*variable)) {
+	if s.Name == nil {
+		return
+	}
+	name := s.Name.Value
+	if attr != nil {
+		v := *a.lookupRaw(st, name)
+		attr(&v)
+		st.set(name, &v)
+	}
+	switch {
+	case s.Array != nil:
+		a.assignArray(st, name, s)
+	case s.Index != nil:
+		key, known := a.subscript(st, s)
+		alts := a.assignText(st, s.Value)
+		if s.Append {
+			alts = cross(pick(a.lookup(st, name), key).items[0], alts)
+		}
+		a.assignElem(st, name, key, known, alts)
+	case s.Naked:
+	default:
+		a.assign(st, name, a.assignText(st, s.Value), s.Append)
+	}
+}
+
+// lookupRaw returns the variable itself, not what it refers to.
+func (a *analyzer) lookupRaw(st *state, name string) *variable {
+	if v, ok := st.vars[name]; ok {
+		return v
+	}
+	return a.initial(name)
+}
+
+// subscript evaluates the index of an assignment.
+func (a *analyzer) subscript(st *state, s *syntax.Assign) (key string, known bool) {
+	v := a.lookup(st, s.Name.Value)
+	if v.assoc || s.Name.Value == "BASH_CMDS" || s.Name.Value == "BASH_ALIASES" {
+		if w, ok := s.Index.(*syntax.Word); ok {
+			keys := a.scalar(st, w)
+			return keys[0], len(keys) == 1 && !hasHole(keys[0])
+		}
+		return "", false
+	}
+	n, ok := a.arith(st, s.Index)
+	return itoa(n), ok
+}
+
+func (a *analyzer) assignElem(st *state, name, key string, known bool, alts []string) {
+	switch name {
+	case "BASH_CMDS":
+		st.setHash(key, alts)
+	case "BASH_ALIASES":
+		st.setAlias(key, alts)
+	}
+	old := a.lookupRaw(st, name)
+	v := *old
+	if !v.array {
+		v.array = true
+		if !v.unset || st.has(name) {
+			v.elems = []element{{"0", v.alts}}
+		} else {
+			v.open = true
+		}
+	}
+	if known {
+		v.elems = putElem(v.elems, key, alts, v.readonly)
+	} else {
+		v.open = true
+		v.alts = union(v.alts, alts)
+		for i := range v.elems {
+			v.elems = putElem(v.elems, v.elems[i].key, alts, true)
+		}
+	}
+	if len(v.elems) > 512 {
+		v.open = true
+		v.elems = v.elems[:512]
+	}
+	st.set(name, &v)
+}
+
+func (a *analyzer) assignArray(st *state, name string, s *syntax.Assign) {
+	old := a.lookupRaw(st, name)
+	v := *old
+	v.array, v.unset = true, false
+	if !s.Append {
+		v.elems, v.open = nil, false
+	}
+	next := int64(len(v.elems))
+	for _, e := range s.Array.Elems {
+		if a.spend(1) {
+			return
+		}
+		if e.Index != nil {
+			key, known := "", false
+			if w, ok := e.Index.(*syntax.Word); ok && v.assoc {
+				keys := a.scalar(st, w)
+				key, known = keys[0], len(keys) == 1
+			} else if n, ok := a.arith(st, e.Index); ok {
+				key, known, next = itoa(n), true, n+1
+			}
+			alts := a.scalar(st, e.Value)
+			if known {
+				v.elems = putElem(v.elems, key, alts, false)
+			} else {
+				v.open, v.alts = true, union(v.alts, alts)
+			}
+			continue
+		}
+		lists := a.words(st, []*syntax.Word{e.Value})
+		for i, ws := range lists {
+			for _, w := range ws {
+				v.open = v.open || w.Many || w.Glob || len(lists) > 1
+				alts := []string{w.Text}
+				if w.Glob {
+					alts = a.globTexts(st, w)
+				}
+				if i > 0 {
+					v.alts = union(v.alts, alts)
+				}
+				v.elems = append(slices.Clip(v.elems), element{itoa(next), alts})
+				next++
+			}
+		}
+		if len(v.elems) > 512 {
+			v.open = true
+			v.elems = v.elems[:512]
+			break
+		}
+	}
+	st.set(name, &v)
+	if name == "PROMPT_COMMAND" {
+		for _, e := range v.elems {
+			a.promptCommand(st, e.alts)
+		}
+	}
+}
+
+// assign stores the possible values of a variable, and follows what Bash does
+// with the names that mean something to it.
+func (a *analyzer) assign(st *state, name string, alts []string, appends bool) {
+	if !isName(name) {
+		a.assignNamed(st, name, alts)
+		return
+	}
+	old := a.lookupRaw(st, name)
+	if old.ref && len(old.alts) == 1 && old.alts[0] != name && st.has(name) {
+		a.depth++
+		if a.depth < maxDepth {
+			a.assign(st, old.alts[0], alts, appends)
+		}
+		a.depth--
+		return
+	}
+	v := *old
+	if v.integer {
+		alts = a.integerAlts(st, alts)
+	}
+	if appends {
+		alts = cross(old.alts, alts)
+	}
+	switch {
+	case v.lower:
+		alts = mapAlts(alts, strings.ToLower)
+	case v.upper:
+		alts = mapAlts(alts, strings.ToUpper)
+	}
+	if v.readonly {
+		alts = union(v.alts, alts)
+	}
+	if v.array {
+		v.elems = putElem(v.elems, "0", alts, v.readonly)
+	}
+	v.alts, v.unset = alts, false
+	st.set(name, &v)
+	a.special(st, name, alts)
+}
+
+func mapAlts(alts []string, f func(string) string) []string {
+	out := make([]string, len(alts))
+	for i, s := range alts {
+		out[i] = f(s)
+	}
+	return out
+}
+
+// integerAlts evaluates values that are assigned to an integer variable.
+func (a *analyzer) integerAlts(st *state, alts []string) []string {
+	var out []string
+	for _, s := range alts {
+		if n, ok := a.arithText(st, s, 0); ok {
+			out = addAlt(out, itoa(n))
+		} else {
+			out = addAlt(out, nameText)
+		}
+	}
+	return out
+}
+
+// assignNamed stores to a name that is text: read "a[$(x)]", printf -v "$n".
+func (a *analyzer) assignNamed(st *state, name string, alts []string) {
+	if hasHole(name) {
+		if hasAnyHole(name) {
+			a.noteHere(ComputedCode, "subscript in a computed name")
+		}
+		a.forget(st)
+		return
+	}
+	base, sub, ok := strings.Cut(name, "[")
+	if !ok || !isName(base) {
+		return
+	}
+	sub = strings.TrimSuffix(sub, "]")
+	if a.lookup(st, base).assoc || base == "BASH_CMDS" || base == "BASH_ALIASES" {
+		keys := a.document(st, sub)
+		a.assignElem(st, base, keys[0], len(keys) == 1, alts)
+		return
+	}
+	n, known := a.arithText(st, sub, 0)
+	a.assignElem(st, base, itoa(n), known, alts)
+}
+
+// forget makes every variable possibly something else: a name that is not known
+// was assigned.
+func (a *analyzer) forget(st *state) {
+	a.spend(len(st.vars))
+	for name, v := range st.vars {
+		n := *v
+		n.alts = addAlt(n.alts, anyText)
+		st.vars[name] = &n
+	}
+}
+
+// special follows variables by which the shell itself runs code.
+func (a *analyzer) special(st *state, name string, alts []string) {
+	switch name {
+	case "PROMPT_COMMAND":
+		a.promptCommand(st, alts)
+	case "PS0", "PS1", "PS2", "PS3":
+		for _, s := range alts {
+			a.prompt(st, s)
+		}
+	case "PS4":
+		if st.xtrace {
+			a.tracePrompt(st)
+		}
+	case "SHELLOPTS", "BASHOPTS":
+		st.xtrace = true
+		a.tracePrompt(st)
+	}
+}
+
+func (a *analyzer) promptCommand(st *state, alts []string) {
+	for _, s := range alts {
+		a.evalCode(a.fork(st), s)
+	}
+}
+
+// prompt runs the substitutions in a prompt string.
+func (a *analyzer) prompt(st *state, s string) {
+	if hasAnyHole(s) {
+		a.noteHere(ComputedCode, "computed prompt")
+	}
+	if strings.ContainsAny(s, "$`\\") {
+		a.document(st, strings.ReplaceAll(s, "\\$", "$"))
+		a.document(st, escapes(s, true))
+	}
+}
+
+// tracePrompt runs the substitutions of PS4, which set -x shows.
+func (a *analyzer) tracePrompt(st *state) {
+	v, ok := st.vars["PS4"]
+	if !ok {
+		return
+	}
+	for _, s := range v.alts {
+		a.prompt(st, s)
+	}
+}
+
+// declClause reads declare, local, export, readonly, typeset and nameref.
+func (a *analyzer) declClause(st *state, c *syntax.DeclClause) {
+	d := declaration{export: c.Variant.Value == "export", readonly: c.Variant.Value == "readonly",
+		ref: c.Variant.Value == "nameref", local: c.Variant.Value == "local"}
+	argv := []Word{{Text: c.Variant.Value}}
+	for _, s := range c.Args {
+		if s.Name != nil {
+			argv = append(argv, Word{Text: s.Name.Value})
+			if s.Naked && s.Index != nil {
+				a.subscript(st, s)
+			}
+			a.declare(st, s, d)
+			continue
+		}
+		for _, ws := range a.words(st, []*syntax.Word{s.Value}) {
+			for _, w := range ws {
+				argv = append(argv, w)
+				d = a.declareText(st, w, d)
+			}
+		}
+	}
+	a.record(Command{Kind: Builtin, Argv: argv, Dir: st.dir(), InTable: true, ReadOnly: true})
+}
+
+// declaration are the attributes that options of declare give.
+type declaration struct {
+	export, readonly, ref, local, integer, assoc, array, lower, upper, function, off bool
+}
+
+func (a *analyzer) declare(st *state, s *syntax.Assign, d declaration) {
+	a.assignNode(st, s, d.apply)
+	if s.Naked {
+		v := *a.lookupRaw(st, s.Name.Value)
+		if d.local && !st.has(s.Name.Value) {
+			v = variable{alts: []string{""}, unset: true}
+		}
+		d.apply(&v)
+		st.set(s.Name.Value, &v)
+	}
+	if d.ref && s.Value != nil {
+		v := *a.lookupRaw(st, s.Name.Value)
+		v.ref = true
+		st.set(s.Name.Value, &v)
+	}
+}
+
+func (d declaration) apply(v *variable) {
+	if d.off {
+		v.integer, v.ref, v.lower, v.upper = false, false, false, false
+		return
+	}
+	v.export = v.export || d.export
+	v.integer = v.integer || d.integer
+	v.lower = v.lower || d.lower
+	v.upper = v.upper || d.upper
+	if d.ref {
+		v.ref, v.alts, v.unset = false, nil, false // set by its value
+	}
+	if d.assoc && !v.assoc {
+		v.assoc, v.array, v.elems, v.open = true, true, nil, false
+	}
+	if d.array && !v.array {
+		v.array = true
+		v.open = v.unset
+		if !v.unset {
+			v.elems = []element{{"0", v.alts}}
+		}
+	}
+}
+
+// declareText reads an argument of declare that is not literal: an option or an
+// assignment in quotes, whose subscript is evaluated.
+func (a *analyzer) declareText(st *state, w Word, d declaration) declaration {
+	s := w.Text
+	if strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") {
+		d.off = s[0] == '+'
+		for _, c := range s[1:] {
+			switch c {
+			case 'x':
+				d.export = true
+			case 'i':
+				d.integer = true
+			case 'n':
+				d.ref = true
+			case 'A':
+				d.assoc = true
+			case 'a':
+				d.array = true
+			case 'l':
+				d.lower = true
+			case 'u':
+				d.upper = true
+			case 'r':
+				d.readonly = true
+			case 'f', 'F':
+				d.function = true
+			}
+		}
+		return d
+	}
+	if d.function {
+		return d
+	}
+	name, val, ok := strings.Cut(s, "=")
+	if hasHole(name) {
+		a.assignNamed(st, name, []string{anyText})
+		return d
+	}
+	appends := strings.HasSuffix(name, "+")
+	name = strings.TrimSuffix(name, "+")
+	base, _, _ := strings.Cut(name, "[")
+	if isName(base) {
+		v := *a.lookupRaw(st, base)
+		d.apply(&v)
+		st.set(base, &v)
+	}
+	if !ok {
+		if base != name {
+			a.assignNamed(st, name, []string{""})
+		}
+		return d
+	}
+	if strings.HasPrefix(val, "(") { // a compound value in quotes is evaluated
+		a.evalCode(st, base+"="+val)
+		return d
+	}
+	a.assign(st, name, []string{val}, appends)
+	if d.ref && isName(name) {
+		v := *a.lookupRaw(st, name)
+		v.ref = true
+		st.set(name, &v)
+	}
+	return d
+}

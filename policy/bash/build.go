@@ -1,0 +1,331 @@
+package bash
+
+import "strings"
+
+// make follows make(1): --eval and a makefile of the script are code; variables
+// that name programs start them.
+func (a *analyzer) make(v *invocation, p *program) {
+	g := parseArgs(p, v.argv)
+	n := *v
+	n.st = v.st
+	for _, o := range g.opts {
+		switch o.name {
+		case "C", "directory":
+			n.st = a.fork(n.st)
+			a.changeDir(n.st, o.val.Text)
+		}
+	}
+	for _, o := range g.opts {
+		switch o.name {
+		case "eval", "E":
+			a.noteHere(UnknownCode, "make --eval")
+			a.recipeCommands(&n, o.val.Text)
+		case "f", "file", "makefile":
+			for _, s := range a.programFile(&n, o.val) {
+				a.noteHere(UnknownCode, "makefile of the script")
+				a.recipeCommands(&n, s)
+			}
+		}
+	}
+	for _, w := range g.ops {
+		if k, val, ok := strings.Cut(w.Text, "="); ok && makeProgram(strings.TrimRight(k, ":?+")) {
+			a.startCode(&n, val)
+		}
+	}
+	if g.computed {
+		a.noteHere(UnknownOption, "make")
+	}
+	a.consumes(&n)
+	a.setOpaque()
+	a.defaultOut(v)
+}
+
+// makeProgram lists make variables whose value is a program by convention.
+func makeProgram(name string) bool {
+	switch name {
+	case "SHELL", "MAKE", "CC", "CXX", "CPP", "LD", "AR", "AS", "FC", "GO", "PYTHON", "PYTHON3", "PERL", "NODE", "NPM", "YARN",
+		"CARGO", "RUSTC", "INSTALL", "RM", "CP", "MV", "SED", "AWK", "GREP", "LEX", "YACC", "BASH", "SH", "DOCKER", "CMAKE",
+		"NINJA", "PIP", "TAR", "GZIP", "CURL", "WGET", "RUBY", "JAVA", "JAVAC", "MVN", "GRADLE", "STRIP", "RANLIB", "OBJCOPY",
+		"GIT", "SUDO", "MKDIR", "LN", "TEST", "RUN", "EXEC", "LAUNCHER", "WRAPPER", "PRE", "CCACHE", "MAKEFLAGS", ".SHELLFLAGS":
+		return true
+	}
+	return false
+}
+
+// recipeCommands lists what the recipes of a makefile plainly say; its own
+// language is not evaluated.
+func (a *analyzer) recipeCommands(v *invocation, s string) {
+	for _, line := range strings.Split(s, "\n") {
+		code := ""
+		if rest, ok := strings.CutPrefix(line, "\t"); ok {
+			code = rest
+		} else if target, rest, ok := strings.Cut(line, ";"); ok && strings.Contains(target, ":") {
+			code = rest
+		} else if _, rest, ok := strings.Cut(line, "$(shell "); ok {
+			code = strings.TrimSuffix(rest, ")")
+		}
+		code = strings.TrimLeft(strings.TrimSpace(code), "@-+")
+		if code != "" && !strings.Contains(code, "$") {
+			a.startCode(v, code)
+		}
+	}
+}
+
+// compiler follows compilers and linkers: the output is code that was there
+// before, unless the script wrote an input.
+func (a *analyzer) compiler(v *invocation, p *program) {
+	g := parseArgs(p, v.argv)
+	safe := a.optionRoles(v, p, &g)
+	chosen := !v.st.in.isWorld()
+	for _, w := range g.ops {
+		a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Command: a.cur})
+		if a.written(v.st, w.Text) != nil || hasHole(w.Text) && len(a.files) > 0 || w.Glob && len(a.madeMatching(v.st, w.Text)) > 0 {
+			chosen = true
+		}
+	}
+	for _, o := range g.opts {
+		if (o.name == "B" || o.name == "wrapper" || o.name == "specs" || o.name == "fplugin") && o.has {
+			chosen = true
+			if o.name == "wrapper" {
+				cmd, _, _ := strings.Cut(o.val.Text, ",")
+				a.startCode(v, cmd)
+			}
+		}
+	}
+	out, ok := g.get("o", "output", "out")
+	if !ok {
+		out = Word{Text: "a.out"}
+		if !safe {
+			out.Text = "a.out"
+		}
+	}
+	a.effect(v.st, Effect{Kind: Write, Path: out.Text, Source: Option, Command: a.cur})
+	if t := a.open(v.st, out.Text, false); t != nil {
+		if chosen {
+			t.write([]string{anyText})
+		} else {
+			t.write([]string{worldText})
+			for _, d := range v.st.dirs {
+				a.file(clean(absolute(d, out.Text))).built = true
+			}
+		}
+	}
+	a.defaultOut(v)
+}
+
+// goTool follows go: build and test read the workspace; -exec, -toolexec and
+// generated code start programs.
+func (a *analyzer) goTool(v *invocation, p *program) {
+	argv := v.argv
+	i := 1
+	for i < len(argv) && strings.HasPrefix(argv[i].Text, "-") {
+		if argv[i].Text == "-C" && i+1 < len(argv) {
+			i++
+		}
+		i++
+	}
+	if i >= len(argv) {
+		return
+	}
+	sub := argv[i].Text
+	a.setPlain(append([]Word{argv[0]}, argv[i:]...))
+	for j := i + 1; j < len(argv); j++ {
+		name, val, has := strings.Cut(strings.TrimPrefix(argv[j].Text, "-"), "=")
+		if !strings.HasPrefix(argv[j].Text, "-") {
+			continue
+		}
+		name = strings.TrimPrefix(name, "-")
+		if !has && j+1 < len(argv) {
+			val = argv[j+1].Text
+		}
+		switch name {
+		case "exec", "toolexec", "vettool":
+			a.startCode(v, val)
+		case "o":
+			a.effect(v.st, Effect{Kind: Write, Path: val, Source: Option, Command: a.cur})
+			t := a.open(v.st, val, false)
+			if t != nil {
+				t.write([]string{worldText})
+				for _, d := range v.st.dirs {
+					a.file(clean(absolute(d, val))).built = !a.consumedBy("go")
+				}
+			}
+		case "coverprofile", "cpuprofile", "memprofile", "blockprofile", "mutexprofile", "trace", "outputdir":
+			a.effect(v.st, Effect{Kind: Write, Path: val, Source: Option, Command: a.cur})
+		}
+	}
+	switch sub {
+	case "version", "env", "list", "doc", "help", "vet":
+		if sub == "env" && hasOption(argv[i:], "-w", "-u") {
+			for _, w := range argv[i+1:] {
+				if k, val, ok := strings.Cut(w.Text, "="); ok {
+					a.envProgram(v, k, val)
+				}
+			}
+			break
+		}
+		if sub != "vet" && sub != "list" {
+			a.setReadOnly()
+		}
+	case "run", "generate", "tool", "test", "build", "install":
+		a.setOpaque()
+		a.consumes(v)
+		if sub == "run" && i+1 < len(argv) && !v.st.in.isWorld() && hasOption(argv[i:], "-") {
+			a.noteHere(UnknownCode, "go run -")
+		}
+	case "get", "mod", "work":
+		a.effect(v.st, Effect{Kind: Network, Path: worldText, Command: a.cur})
+	}
+	a.defaultOut(v)
+}
+
+// packager follows npm, yarn, pnpm, bun, cargo, pip and others: exec and dlx start
+// a command, most other sub-commands run what the project says.
+func (a *analyzer) packager(v *invocation, p *program) {
+	argv := v.argv
+	var g args
+	i := 1
+	for ; i < len(argv); i++ {
+		s := argv[i].Text
+		if len(s) < 2 || s[0] != '-' {
+			break
+		}
+		i = g.option(p, argv, i)
+	}
+	n := *v
+	for _, o := range g.opts {
+		switch p.role(o.name) {
+		case roleDir:
+			n.st = a.fork(n.st)
+			a.changeDir(n.st, o.val.Text)
+		case roleShell:
+			a.startCode(v, o.val.Text)
+		}
+	}
+	a.consumes(&n)
+	if i >= len(argv) {
+		a.setOpaque()
+		return
+	}
+	a.setPlain(append([]Word{argv[0]}, argv[i:]...))
+	sub := argv[i].Text
+	rest := argv[i+1:]
+	for _, w := range argv[1:] {
+		// --script-shell=X and npm_config-like flags name a program.
+		for _, f := range [...]string{"--script-shell=", "--shell=", "--config=build.rustc-wrapper=", "--node-options="} {
+			if s, ok := strings.CutPrefix(w.Text, f); ok {
+				a.startCode(v, s)
+			}
+		}
+	}
+	switch sub {
+	case "exec", "x", "dlx", "run-script", "run":
+		if sub == "run" || sub == "run-script" {
+			break
+		}
+		for j := 0; j < len(rest); j++ {
+			s := rest[j].Text
+			if s == "-c" || s == "--call" {
+				if j+1 < len(rest) {
+					a.startCode(v, rest[j+1].Text)
+				}
+				break
+			}
+			if val, ok := strings.CutPrefix(s, "--call="); ok {
+				a.startCode(v, val)
+				break
+			}
+			if s == "-p" || s == "--package" {
+				j++
+				continue
+			}
+			if s == "--" || strings.HasPrefix(s, "-") {
+				continue
+			}
+			a.start(&n, rest[j:])
+			break
+		}
+	case "version", "--version", "-v", "ls", "list", "outdated", "view", "info", "help", "why", "root", "prefix", "bin":
+		if len(rest) == 0 {
+			a.setReadOnly()
+		}
+	case "install", "i", "ci", "add", "update", "publish", "fetch", "download", "search", "audit", "login", "clone":
+		a.effect(v.st, Effect{Kind: Network, Path: worldText, Command: a.cur})
+	}
+	a.setOpaque()
+	a.defaultOut(v)
+}
+
+// consumer says which files a program takes code or orders from.
+type consumer struct {
+	programs string
+	files    string // base names; *.x is a suffix, dir/ a directory
+}
+
+// consumed reports whether the base name or path fits a list.
+func fits(list, p string) bool {
+	base := baseName(p)
+	for list != "" {
+		var f string
+		f, list, _ = strings.Cut(list, " ")
+		switch {
+		case strings.HasPrefix(f, "*"):
+			if strings.HasSuffix(base, f[1:]) {
+				return true
+			}
+		case strings.HasSuffix(f, "/"):
+			if strings.Contains("/"+p, "/"+f) {
+				return true
+			}
+		case f == base:
+			return true
+		}
+	}
+	return false
+}
+
+func (a *analyzer) consumedBy(name string) bool {
+	for _, c := range consumers {
+		if !hasWord(c.programs, name) {
+			continue
+		}
+		for p, f := range a.files {
+			if (len(f.contents) > 0 && !f.built || f.target != "") && fits(c.files, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasWord(list, w string) bool {
+	for list != "" {
+		var f string
+		f, list, _ = strings.Cut(list, " ")
+		if f == w {
+			return true
+		}
+	}
+	return false
+}
+
+// consumes notes that a program takes code from a file that the script wrote.
+func (a *analyzer) consumes(v *invocation) {
+	if len(a.files) == 0 {
+		return
+	}
+	name := baseName(v.argv[0].Text)
+	if !a.consumedBy(name) {
+		return
+	}
+	a.noteHere(UnknownCode, name+" reads a file that the script wrote")
+	for p, f := range a.files {
+		if fits("Makefile makefile GNUmakefile *.mk", p) && hasWord("make gmake ninja", name) {
+			for _, t := range f.contents {
+				for _, s := range t.alts {
+					a.recipeCommands(v, s)
+				}
+			}
+		}
+	}
+}

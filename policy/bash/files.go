@@ -1,0 +1,388 @@
+package bash
+
+import (
+	"slices"
+	"strings"
+)
+
+// file is a file that the script itself wrote, linked or copied.
+type file struct {
+	// contents are what it may hold, one per time that it was opened.
+	contents []*text
+	// target is where it points when it is a symbolic link.
+	target string
+	// built is true for the output of a compiler whose input was there before.
+	built bool
+}
+
+// pendingProc is a process substitution >(…) that runs when its input is known.
+type pendingProc struct {
+	run  func(in *text)
+	done bool
+}
+
+// procPrefix starts the invented names of process substitutions.
+const procPrefix = "/dev/fd/p"
+
+func (a *analyzer) isProc(p string) bool { return strings.HasPrefix(p, procPrefix) }
+
+// absolute joins a path to a directory without cleaning it. An unknown directory
+// leaves the path relative.
+func absolute(dir, p string) string {
+	if strings.HasPrefix(p, "/") || dir == "" || startsUnknown(p) && !onlyNames(p) {
+		return p
+	}
+	if p == "" || p == "." {
+		return dir
+	}
+	if dir == "/" {
+		return "/" + p
+	}
+	return dir + "/" + p
+}
+
+// clean resolves "." and ".." as text.
+func clean(p string) string {
+	if !strings.Contains(p, "/.") && !strings.HasPrefix(p, ".") && !strings.Contains(p, "//") && !strings.HasSuffix(p, "/") {
+		return p
+	}
+	rooted := strings.HasPrefix(p, "/")
+	var out []string
+	for _, c := range strings.Split(p, "/") {
+		switch c {
+		case "", ".":
+		case "..":
+			if len(out) > 0 && out[len(out)-1] != ".." {
+				out = out[:len(out)-1]
+			} else if !rooted {
+				out = append(out, c)
+			}
+		default:
+			out = append(out, c)
+		}
+	}
+	s := strings.Join(out, "/")
+	if rooted {
+		return "/" + s
+	}
+	if s == "" {
+		return "."
+	}
+	return s
+}
+
+// resolve follows the symbolic links that are known: those the script made, and
+// those Options.Readlink knows. The last component is followed with last.
+func (a *analyzer) resolve(p string, last bool) string {
+	if len(a.files) == 0 && a.opts.Readlink == nil {
+		return p
+	}
+	for range 16 {
+		next, changed := a.resolveOnce(p, last)
+		if !changed {
+			return next
+		}
+		p = next
+	}
+	return p
+}
+
+func (a *analyzer) resolveOnce(p string, last bool) (string, bool) {
+	for i := 1; i <= len(p); i++ {
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		if i == len(p) && !last {
+			break
+		}
+		head := clean(p[:i])
+		t, ok := a.link(head)
+		if !ok {
+			continue
+		}
+		if !strings.HasPrefix(t, "/") {
+			dir, _ := cutLast(head)
+			t = absolute(dir, t)
+		}
+		return t + p[i:], true
+	}
+	return p, false
+}
+
+func (a *analyzer) link(p string) (string, bool) {
+	if f := a.files[p]; f != nil && f.target != "" {
+		return f.target, true
+	}
+	if a.opts.Readlink != nil && strings.HasPrefix(p, "/") && !hasHole(p) {
+		return a.opts.Readlink(p)
+	}
+	return "", false
+}
+
+// cutLast splits off the last component.
+func cutLast(p string) (dir, name string) {
+	i := strings.LastIndexByte(p, '/')
+	if i < 0 {
+		return "", p
+	}
+	if i == 0 {
+		return "/", p[1:]
+	}
+	return p[:i], p[i+1:]
+}
+
+// file returns the entry of a path, made when it is not there.
+func (a *analyzer) file(p string) *file {
+	f := a.files[p]
+	if f == nil {
+		if a.files == nil {
+			a.files = make(map[string]*file)
+		}
+		if len(a.files) > 4096 {
+			a.bound("files")
+			return &file{}
+		}
+		f = &file{}
+		a.files[p] = f
+	}
+	return f
+}
+
+// open prepares a file for writing and returns the stream that fills it.
+func (a *analyzer) open(st *state, p string, appends bool) *text {
+	t := &text{}
+	if isDevice(p) {
+		if n, ok := descriptor(p); ok {
+			return st.output(n)
+		}
+		return nil
+	}
+	if hasHole(p) && !onlyNames(p) {
+		a.keepMade(t)
+		return t
+	}
+	for _, d := range st.dirs {
+		key := clean(a.resolve(absolute(d, p), true))
+		f := a.file(key)
+		if appends {
+			if len(f.contents) > 0 {
+				t.copyFrom(f.contents[len(f.contents)-1])
+			} else {
+				t.alts = []string{"", worldText}
+			}
+		}
+		if len(f.contents) < 32 {
+			f.contents = append(f.contents, t)
+		} else {
+			f.contents[31] = &text{alts: []string{anyText}}
+		}
+	}
+	return t
+}
+
+func (a *analyzer) keepMade(t *text) {
+	if len(a.made) < 64 {
+		a.made = append(a.made, t)
+	}
+}
+
+// put stores a content in a file.
+func (a *analyzer) put(st *state, p string, t *text) {
+	o := a.open(st, p, false)
+	o.copyFrom(t)
+}
+
+// wrote records that a program wrote something we do not know.
+func (a *analyzer) wrote(st *state, p string) {
+	if o := a.open(st, p, false); o != nil {
+		o.write([]string{anyText})
+	}
+}
+
+// isDevice reports paths that are no files of their own.
+func isDevice(p string) bool {
+	return strings.HasPrefix(p, "/dev/") && !strings.HasPrefix(p, procPrefix) && !strings.HasPrefix(p, "/dev/shm/") ||
+		strings.HasPrefix(p, "/proc/self/fd/")
+}
+
+// descriptor returns the number that a path like /dev/fd/3 names.
+func descriptor(p string) (string, bool) {
+	switch p {
+	case "/dev/stdin":
+		return "0", true
+	case "/dev/stdout":
+		return "1", true
+	case "/dev/stderr":
+		return "2", true
+	}
+	for _, pre := range [...]string{"/dev/fd/", "/proc/self/fd/"} {
+		if n, ok := strings.CutPrefix(p, pre); ok && isDigits(n) {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// content is what a file holds: what the script put there, or the unknown that
+// was there before. Nil means nothing.
+func (a *analyzer) content(st *state, p string) *text {
+	if n, ok := descriptor(p); ok {
+		return st.input(n)
+	}
+	if p == "/dev/null" {
+		return newText("")
+	}
+	t := &text{touched: false}
+	found := false
+	for _, d := range st.dirs {
+		abs := absolute(d, p)
+		key := clean(a.resolve(abs, true))
+		if f := a.files[key]; f != nil && len(f.contents) > 0 {
+			for _, c := range f.contents {
+				t.alts = union(t.alts, c.alts)
+				t.from = append(t.from, c.from...)
+				t.pure = c.pure
+			}
+			found = true
+		}
+	}
+	if !found {
+		hole := worldText
+		t.pure = true
+		if hasHole(p) && !onlyNames(p) && len(a.made) > 0 {
+			hole, t.pure = anyText, false
+		}
+		t.alts = []string{hole}
+		t.from = []string{p}
+		for _, m := range a.made {
+			t.alts = union(t.alts, m.alts)
+			t.from = append(t.from, m.from...)
+			t.pure = false
+		}
+	}
+	if len(t.from) > maxAlts {
+		t.from = t.from[:maxAlts]
+	}
+	return t
+}
+
+// written returns the entry of a file that the script made.
+func (a *analyzer) written(st *state, p string) *file {
+	if len(a.files) == 0 {
+		return nil
+	}
+	for _, d := range st.dirs {
+		if f := a.files[clean(a.resolve(absolute(d, p), true))]; f != nil && len(f.contents) > 0 {
+			return f
+		}
+	}
+	return nil
+}
+
+// madeMatching lists files of the script that a pattern matches.
+func (a *analyzer) madeMatching(st *state, pat string) []string {
+	if len(a.files) == 0 {
+		return nil
+	}
+	re := compile(pat, 0)
+	if re == nil {
+		return nil
+	}
+	var out []string
+	for p := range a.files {
+		for _, d := range st.dirs {
+			rel := p
+			if !strings.HasPrefix(pat, "/") && d != "" {
+				rel = strings.TrimPrefix(p, strings.TrimSuffix(d, "/")+"/")
+			}
+			if loc := re.FindStringIndex(rel); loc != nil && loc[0] == 0 && loc[1] == len(rel) {
+				out = append(out, rel)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// byName lists the files of the script with this base name.
+func (a *analyzer) byName(name string) []string {
+	var out []string
+	for p := range a.files {
+		if baseName(p) == name {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// effect lists an effect for each possible working directory.
+func (a *analyzer) effect(st *state, e Effect) {
+	if a.isProc(e.Path) || e.Path == "" && e.Kind != Network {
+		return
+	}
+	if e.Kind != Network && (e.Path == "/dev/null" || isStdio(e.Path)) {
+		return
+	}
+	if len(a.result.Effects) > maxCommands {
+		a.bound("effects")
+		return
+	}
+	e.Pos = a.pos
+	raw := e.Path
+	if e.Kind != Network {
+		if host, ok := devHost(raw); ok {
+			e.Kind, e.Path = Network, host
+			a.addEffect(e)
+			return
+		}
+	}
+	if (e.Kind == Write || e.Kind == Delete) && hasHole(raw) && !onlyNames(raw) {
+		a.noteHere(UnknownTarget, raw)
+	}
+	if e.Kind == Network {
+		e.Path = publicText(raw)
+		a.addEffect(e)
+		return
+	}
+	if !e.Glob && hasHole(raw) && onlyNames(raw) {
+		e.Glob = true
+		e.Tree = e.Tree || strings.Contains(raw, belowText)
+		raw = strings.ReplaceAll(raw, nameText, "*")
+	}
+	for _, d := range st.dirs {
+		p := a.resolve(absolute(d, raw), !e.NoFollow)
+		e.Path = publicText(p)
+		a.addEffect(e)
+	}
+}
+
+func (a *analyzer) addEffect(e Effect) {
+	if a.repeat > 0 || len(a.result.Effects) > 0 && len(a.result.Effects) < 64 {
+		for i := len(a.result.Effects) - 1; i >= 0 && i > len(a.result.Effects)-256; i-- {
+			if a.result.Effects[i] == e {
+				return
+			}
+		}
+	}
+	a.result.Effects = append(a.result.Effects, e)
+}
+
+func isStdio(p string) bool {
+	switch p {
+	case "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "-":
+		return true
+	}
+	_, ok := descriptor(p)
+	return ok
+}
+
+// devHost reads /dev/tcp/HOST/PORT, which Bash itself opens.
+func devHost(p string) (string, bool) {
+	for _, pre := range [...]string{"/dev/tcp/", "/dev/udp/"} {
+		if rest, ok := strings.CutPrefix(p, pre); ok {
+			return strings.Replace(rest, "/", ":", 1), true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,221 @@
+package bash
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/pattern"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// patternText expands a word that is used as a pattern: quoted characters stand
+// for themselves.
+func (a *analyzer) patternText(st *state, w *syntax.Word) []string {
+	if w == nil {
+		return []string{""}
+	}
+	var out []string
+	for _, segs := range a.segments(st, w, false) {
+		var b strings.Builder
+		for _, g := range segs {
+			if g.quoted {
+				b.WriteString(escapePattern(g.s))
+			} else {
+				b.WriteString(g.s)
+			}
+		}
+		out = addAlt(out, b.String())
+	}
+	return out
+}
+
+// compile turns a shell pattern into a regular expression; nil when it cannot.
+func compile(pat string, mode pattern.Mode) *regexp.Regexp {
+	if hasHole(pat) || len(pat) > 1024 {
+		return nil
+	}
+	expr, err := pattern.Regexp(pat, mode)
+	if err != nil {
+		return nil
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil
+	}
+	return re
+}
+
+// trim applies #, ##, %, %%, ^, ^^, comma and double comma.
+func trim(op syntax.ParExpOperator, s, pat string) string {
+	switch op {
+	case syntax.UpperAll, syntax.LowerAll, syntax.UpperFirst, syntax.LowerFirst:
+		if pat != "" && pat != "?" && pat != "*" {
+			return anyText
+		}
+		switch op {
+		case syntax.UpperAll:
+			return strings.ToUpper(s)
+		case syntax.LowerAll:
+			return strings.ToLower(s)
+		case syntax.UpperFirst:
+			return caseFirst(s, strings.ToUpper)
+		}
+		return caseFirst(s, strings.ToLower)
+	}
+	if hasHole(s) || hasHole(pat) || len(s) > 4096 {
+		return worst(s, pat)
+	}
+	re := compile(pat, pattern.EntireString)
+	if re == nil {
+		return anyText
+	}
+	best, found := s, false
+	for i := 0; i <= len(s); i++ {
+		var head, tail string
+		switch op {
+		case syntax.RemSmallPrefix, syntax.RemLargePrefix:
+			head, tail = s[:i], s[i:]
+		default:
+			head, tail = s[len(s)-i:], s[:len(s)-i]
+		}
+		if !re.MatchString(head) {
+			continue
+		}
+		large := op == syntax.RemLargePrefix || op == syntax.RemLargeSuffix
+		if large || !found {
+			best, found = tail, true
+		}
+		if !large {
+			break
+		}
+	}
+	return best
+}
+
+func caseFirst(s string, f func(string) string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return f(s[:n]) + s[n:]
+}
+
+// slice applies ${x:offset:length}.
+func (a *analyzer) slice(st *state, sl *syntax.Slice, l list) list {
+	off, okOff := a.arith(st, sl.Offset)
+	n, okN := int64(0), true
+	if sl.Length != nil {
+		n, okN = a.arith(st, sl.Length)
+	}
+	if l.multi {
+		return sliceList(l, off, n, sl.Length != nil, okOff && okN)
+	}
+	out := l
+	out.items = [][]string{nil}
+	for _, s := range l.items[0] {
+		if !okOff || !okN || hasHole(s) {
+			out.items[0] = addAlt(out.items[0], worst(s))
+			continue
+		}
+		out.items[0] = addAlt(out.items[0], substring(s, off, n, sl.Length != nil))
+	}
+	return out
+}
+
+func substring(s string, off, n int64, bounded bool) string {
+	r := []rune(s)
+	size := int64(len(r))
+	if off < 0 {
+		off += size
+	}
+	if off < 0 || off > size {
+		return ""
+	}
+	end := size
+	if bounded {
+		if n < 0 {
+			end = size + n
+		} else {
+			end = min(size, off+n)
+		}
+	}
+	if end < off {
+		return ""
+	}
+	return string(r[off:end])
+}
+
+// sliceList applies ${@:offset:length}; position 0 of $@ is $0, which is left
+// unknown.
+func sliceList(l list, off, n int64, bounded, known bool) list {
+	if !known || off <= 0 || l.more {
+		l.more = true
+		return l
+	}
+	start := min(int(off-1), len(l.items))
+	end := len(l.items)
+	if bounded && n >= 0 {
+		end = min(end, start+int(n))
+	}
+	out := l
+	out.items = l.items[start:end]
+	// For arrays the offset counts from 0: keep both readings.
+	if off < int64(len(l.items)) {
+		out.more = true
+	}
+	return out
+}
+
+// replace applies ${x/pattern/text}.
+func (a *analyzer) replace(st *state, r *syntax.Replace, l list) list {
+	pats := a.patternText(st, r.Orig)
+	withs := a.scalar(st, r.With)
+	out := l
+	out.items = nil
+	for _, it := range l.items {
+		var alts []string
+		for _, s := range it {
+			for _, p := range pats {
+				for _, w := range withs {
+					alts = addAlt(alts, replaceOne(s, p, w, r.All))
+				}
+			}
+		}
+		out.items = append(out.items, alts)
+	}
+	return out
+}
+
+func replaceOne(s, pat, with string, all bool) string {
+	if hasHole(s) || hasHole(pat) {
+		return worst(s, pat, with)
+	}
+	mode := pattern.Mode(0)
+	prefix, suffix := "", ""
+	if strings.HasPrefix(pat, "#") {
+		pat, prefix = pat[1:], "^"
+	} else if strings.HasPrefix(pat, "%") {
+		pat, suffix = pat[1:], "$"
+	}
+	if pat == "" {
+		return s
+	}
+	re := compile(pat, mode)
+	if re == nil {
+		return anyText
+	}
+	if prefix+suffix != "" {
+		var err error
+		if re, err = regexp.Compile(prefix + "(?:" + re.String() + ")" + suffix); err != nil {
+			return anyText
+		}
+	}
+	if strings.Contains(with, "&") || strings.Contains(with, "\\") {
+		return anyText // patsub_replacement
+	}
+	n := 0
+	return re.ReplaceAllStringFunc(s, func(m string) string {
+		if n++; !all && n > 1 {
+			return m
+		}
+		return with
+	})
+}

@@ -1,0 +1,341 @@
+package bash
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// variable is a shell variable. It is not changed once it is stored: a change
+// stores another.
+type variable struct {
+	// alts are the possible values of a scalar, or of element 0.
+	alts []string
+	// unset is true when the variable may have no value.
+	unset bool
+	// array is true for indexed and associative arrays; elems then lists the
+	// elements that are known.
+	array, assoc bool
+	elems        []element
+	// open is true when there may be other elements.
+	open bool
+
+	integer, ref, readonly, export bool
+	lower, upper                   bool
+}
+
+type element struct {
+	key  string
+	alts []string
+}
+
+// function is one possible body of a function.
+type function struct {
+	body   *syntax.Stmt
+	called bool
+}
+
+// state is what the shell knows at one point of the script.
+type state struct {
+	vars    map[string]*variable
+	funcs   map[string][]*function
+	aliases map[string][]string
+	// hashed are paths given to names with hash -p and BASH_CMDS.
+	hashed map[string][]string
+	// params are the positional parameters; more is true when there may be
+	// others after them.
+	params [][]string
+	more   bool
+	arg0   []string
+	// dirs are the possible working directories; an empty string is an unknown
+	// one. before holds those that remain if the last cd failed.
+	dirs, before []string
+	pushed       [][]string
+	fds          map[string]*text
+	in           *text
+	out, err     *text
+
+	// aliasesOn, xtrace and keywords: the option may be set.
+	aliasesOn, xtrace, keywords bool
+	// weakFuncs: functions come from a parent shell and may not be here.
+	weakFuncs bool
+	// posix: the shell may be one that is not Bash.
+	posix bool
+	// dead is true behind exit: what follows is read all the same, but its
+	// directory does not come from here.
+	dead bool
+}
+
+// fork returns a copy whose changes do not reach s.
+func (a *analyzer) fork(s *state) *state {
+	c := *s
+	a.spend(1 + len(s.vars) + len(s.funcs) + len(s.fds) + len(s.aliases))
+	c.vars = maps.Clone(s.vars)
+	c.funcs = maps.Clone(s.funcs)
+	c.aliases = maps.Clone(s.aliases)
+	c.hashed = maps.Clone(s.hashed)
+	c.fds = maps.Clone(s.fds)
+	return &c
+}
+
+// join makes s the state in which either s or o may be.
+func (a *analyzer) join(s, o *state) {
+	if s == o {
+		return
+	}
+	a.spend(1 + len(s.vars) + len(o.vars))
+	for name, v := range o.vars {
+		if w, ok := s.vars[name]; !ok {
+			s.set(name, joinVars(v, a.initial(name)))
+		} else if w != v {
+			s.vars[name] = joinVars(w, v)
+		}
+	}
+	for name, w := range s.vars {
+		if _, ok := o.vars[name]; !ok {
+			s.vars[name] = joinVars(w, a.initial(name))
+		}
+	}
+	for name, fs := range o.funcs {
+		for _, f := range fs {
+			if !slices.Contains(s.funcs[name], f) && len(s.funcs[name]) < maxAlts {
+				s.addFunc(name, f, false)
+			}
+		}
+	}
+	for name, alts := range o.aliases {
+		s.setAlias(name, union(s.aliases[name], alts))
+	}
+	for name, alts := range o.hashed {
+		s.setHash(name, union(s.hashed[name], alts))
+	}
+	for fd, t := range o.fds {
+		if s.fds[fd] == nil {
+			s.setFD(fd, t)
+		}
+	}
+	s.joinParams(o)
+	switch {
+	case o.dead:
+	case s.dead:
+		s.dirs, s.before, s.dead = o.dirs, o.before, false
+	default:
+		s.dirs = unionDirs(s.dirs, o.dirs)
+		s.before = unionDirs(s.before, o.before)
+	}
+	if len(o.pushed) > len(s.pushed) {
+		s.pushed = o.pushed
+	}
+	s.aliasesOn = s.aliasesOn || o.aliasesOn
+	s.xtrace = s.xtrace || o.xtrace
+	s.keywords = s.keywords || o.keywords
+}
+
+func (s *state) joinParams(o *state) {
+	if len(s.params) != len(o.params) {
+		s.more = true
+	} else {
+		s.more = s.more || o.more
+	}
+	n := min(len(s.params), len(o.params))
+	rest := s.params[n:]
+	if len(o.params) > n {
+		rest = o.params[n:]
+	}
+	out := make([][]string, 0, n+len(rest))
+	for i := range n {
+		out = append(out, union(s.params[i], o.params[i]))
+	}
+	for _, alts := range rest {
+		out = append(out, addAlt(alts, ""))
+	}
+	if len(out) > 0 {
+		s.params = out
+	}
+}
+
+// unionDirs joins directory sets; past four the directory is unknown.
+func unionDirs(a, b []string) []string {
+	if len(a) == 0 {
+		return b
+	}
+	if len(a) == 1 && len(b) == 1 && a[0] == b[0] {
+		return a
+	}
+	for _, d := range b {
+		if !slices.Contains(a, d) {
+			a = append(slices.Clip(a), d)
+		}
+	}
+	if len(a) > 4 {
+		return []string{""}
+	}
+	return a
+}
+
+// settle ends a statement: a cd in it may have failed.
+func (s *state) settle() {
+	if s.before != nil {
+		s.dirs = unionDirs(s.dirs, s.before)
+		s.before = nil
+	}
+}
+
+func joinVars(v, w *variable) *variable {
+	if v == w {
+		return v
+	}
+	out := *v
+	out.alts = union(v.alts, w.alts)
+	out.unset = v.unset || w.unset
+	out.integer = v.integer || w.integer
+	out.ref = v.ref || w.ref
+	out.export = v.export || w.export
+	out.readonly = v.readonly || w.readonly
+	if v.array != w.array {
+		out.array = true
+		out.assoc = v.assoc || w.assoc
+		out.open = out.open || w.open || v.unset || w.unset
+		if !v.array {
+			out.elems = slices.Clone(w.elems)
+			for _, s := range v.alts {
+				out.elems = append(out.elems, element{"0", []string{s}})
+			}
+		} else {
+			out.elems = slices.Clone(v.elems)
+			for _, s := range w.alts {
+				out.elems = append(out.elems, element{"0", []string{s}})
+			}
+		}
+	} else if v.array {
+		out.open = v.open || w.open || len(v.elems) != len(w.elems)
+		out.elems = slices.Clone(v.elems)
+		for _, e := range w.elems {
+			out.elems = putElem(out.elems, e.key, e.alts, true)
+		}
+	}
+	return &out
+}
+
+// putElem sets an element, or adds to its possibilities.
+func putElem(elems []element, key string, alts []string, weak bool) []element {
+	for i, e := range elems {
+		if e.key == key {
+			out := slices.Clone(elems)
+			if weak {
+				alts = union(e.alts, alts)
+			}
+			out[i].alts = alts
+			return out
+		}
+	}
+	return append(slices.Clip(elems), element{key, alts})
+}
+
+// initial is the variable before the script sets it.
+func (a *analyzer) initial(name string) *variable {
+	if alts := a.startValue(name); alts != nil {
+		return &variable{alts: alts, export: true}
+	}
+	return a.unknownVar
+}
+
+// startValue is what the environment gives, nil when nothing is known.
+func (a *analyzer) startValue(name string) []string {
+	switch name {
+	case "HOME":
+		if a.opts.Home != "" {
+			return []string{a.opts.Home}
+		}
+	case "IFS":
+		return []string{" \t\n"}
+	case "PS4":
+		return []string{"+ "}
+	case "OPTIND":
+		return []string{"1"}
+	}
+	if v, ok := a.opts.Vars[name]; ok {
+		return []string{v}
+	}
+	return nil
+}
+
+// lookup returns a variable, following name references.
+func (a *analyzer) lookup(s *state, name string) *variable {
+	for range 4 {
+		v, ok := s.vars[name]
+		if !ok {
+			if name == "PWD" {
+				return &variable{alts: dirTexts(s.dirs)}
+			}
+			return a.initial(name)
+		}
+		if !v.ref || len(v.alts) != 1 || v.alts[0] == name || !isName(v.alts[0]) {
+			return v
+		}
+		name = v.alts[0]
+	}
+	return a.unknownVar
+}
+
+func dirTexts(dirs []string) []string {
+	out := make([]string, len(dirs))
+	for i, d := range dirs {
+		if d == "" {
+			d = "/" + worldText
+		}
+		out[i] = d
+	}
+	return out
+}
+
+func (s *state) set(name string, v *variable) {
+	if s.vars == nil {
+		s.vars = make(map[string]*variable, 4)
+	}
+	s.vars[name] = v
+}
+
+func (s *state) setAlias(name string, alts []string) {
+	if s.aliases == nil {
+		s.aliases = make(map[string][]string, 1)
+	}
+	s.aliases[name] = alts
+}
+
+func (s *state) setHash(name string, alts []string) {
+	if s.hashed == nil {
+		s.hashed = make(map[string][]string, 1)
+	}
+	s.hashed[name] = alts
+}
+
+func (s *state) setFD(fd string, t *text) {
+	if s.fds == nil {
+		s.fds = make(map[string]*text, 1)
+	}
+	s.fds[fd] = t
+}
+
+func (s *state) addFunc(name string, f *function, strong bool) {
+	if s.funcs == nil {
+		s.funcs = make(map[string][]*function, 2)
+	}
+	if strong {
+		s.funcs[name] = []*function{f}
+		return
+	}
+	s.funcs[name] = append(slices.Clip(s.funcs[name]), f)
+}
+
+// isName reports whether s is a shell identifier.
+func isName(s string) bool {
+	if s == "" || (s[0] >= '0' && s[0] <= '9') {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) < 0
+}
