@@ -191,15 +191,16 @@ func (i *importer) claudePath(s statement, tool, content string) {
 		} else {
 			patterns = append(patterns, "effect(write "+path+")", "effect(delete "+path+")")
 		}
-		i.closePath(s, tool, path)
+		i.closePath(s, tool, path, content)
 	}
 	i.rules(s, why, patterns...)
 }
 
 // closePath lets the kernel hold a denied path too, when it is one path.
-func (i *importer) closePath(s statement, tool, path string) {
+func (i *importer) closePath(s statement, tool, path, content string) {
 	entry, problem := pathEntry(path)
-	anchored := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "~/") || strings.HasPrefix(path, "./")
+	anchored := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "~/") || strings.HasPrefix(path, "./") ||
+		strings.HasPrefix(content, "./") || strings.Contains(entry, "/")
 	if s.kind != policy.DenyRule || problem != "" || !anchored || entry == "/" || entry == "." || entry == "~" {
 		return
 	}
@@ -235,15 +236,12 @@ func claudePaths(content string, kind policy.Kind, from policy.SourceKind) []str
 		}
 		return []string{anchored, content}
 	}
-	content = strings.TrimPrefix(content, "./")
-	if strings.Contains(strings.TrimSuffix(content, "/**"), "/") {
-		return []string{"./" + content}
+	plain := strings.TrimPrefix(content, "./")
+	if kind != policy.AllowRule {
+		return []string{plain} // at any depth
 	}
-	if kind == policy.AllowRule {
-		if content == "**" {
-			return []string{"./**"}
-		}
-		return []string{"./**/" + content}
+	if plain != content || strings.Contains(plain, "/") || plain == "**" {
+		return []string{"./" + plain}
 	}
-	return []string{content}
+	return []string{"./**/" + plain}
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -142,7 +143,52 @@ func (i *importer) sandboxFilesystem(n *node) error {
 			i.sandboxPath(m.key, item, access)
 		}
 	}
+	i.sandboxOverlaps()
 	return nil
+}
+
+// sandboxOverlaps drops entries that would open more here, where the longest
+// path wins: there denyWrite wins over allowWrite, and what may be written need
+// not be readable. It also drops a read entry that would close a write entry of
+// the same path.
+func (i *importer) sandboxOverlaps() {
+	all := slices.Clone(i.p.Paths)
+	covers := func(access policy.PathAccess, path string) bool {
+		return slices.ContainsFunc(all, func(g policy.PathGrant) bool { return g.Access == access && within(path, lexical(g.Path)) })
+	}
+	i.p.Paths = slices.DeleteFunc(i.p.Paths, func(g policy.PathGrant) bool {
+		path := lexical(g.Path)
+		switch g.Access {
+		case policy.GrantWrite:
+			why := ""
+			if covers(policy.GrantProtect, path) {
+				why = "denyWrite covers it"
+			} else if covers(policy.GrantDeny, path) && !covers(policy.GrantRead, path) {
+				why = "denyRead covers it, and what is writable here is readable"
+			}
+			if why != "" {
+				i.note(g.Source.Line, "allowWrite "+shorten(g.Path), Refused, why)
+			}
+			return why != ""
+		case policy.GrantRead:
+			return slices.ContainsFunc(all, func(w policy.PathGrant) bool {
+				return w.Access == policy.GrantWrite && lexical(w.Path) == path
+			})
+		}
+		return false
+	})
+}
+
+// lexical makes paths comparable without knowing workspace and home: relative
+// ones and those of the home get a root of their own.
+func lexical(p string) string {
+	switch {
+	case p == "~" || strings.HasPrefix(p, "~/"):
+		return path.Join("/\x00home", p[1:])
+	case !strings.HasPrefix(p, "/"):
+		return path.Join("/\x00work", p)
+	}
+	return path.Clean(p)
 }
 
 func (i *importer) sandboxPath(key string, item *node, access policy.PathAccess) {
@@ -167,11 +213,31 @@ func (i *importer) sandboxPath(key string, item *node, access policy.PathAccess)
 		return
 	}
 	outcome, why := Kept, ""
+	if closes && path != "" {
+		// Said twice: the kernel goes by the longest path, a deny rule does not.
+		i.closeEffects(item.line, path, access)
+	}
 	if access == policy.GrantWrite && (path == "/" || path == "~" || path == "~/") {
 		i.note(item.line, text, Refused, "too wide: name the directories below it")
 		return
 	}
 	i.path(item.line, text, path, access, outcome, why)
+}
+
+// closeEffects adds deny rules for a path that may not be written (or read).
+func (i *importer) closeEffects(line int, path string, access policy.PathAccess) {
+	if !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "~") {
+		path = "./" + strings.TrimPrefix(path, "./")
+	}
+	if access == policy.GrantDeny {
+		return // Config makes the rules of filesystem.deny itself
+	}
+	for _, verb := range []string{"write", "delete"} {
+		rule := policy.Rule{Kind: policy.DenyRule, Pattern: "effect(" + verb + " " + escapePattern(path) + ")", Source: i.p.source(line)}
+		if checkRule(rule) == nil {
+			i.p.Rules = append(i.p.Rules, rule)
+		}
+	}
 }
 
 // claudeHooks reads the hooks block. Only hooks that can block a call matter to

@@ -282,6 +282,10 @@ func (i *importer) geminiPrefix(s statement, prefix string) {
 		return
 	}
 	words := strings.Fields(prefix)
+	if patterns, ok := prefixPatterns(words); ok && s.kind == policy.AllowRule && strings.HasSuffix(prefix, " ") {
+		i.rules(s, "", patterns[1]) // an argument must follow
+		return
+	}
 	i.prefixRule(s, words)
 }
 

@@ -20,7 +20,7 @@ var opencodeTools = map[string][]string{
 
 // opencodeEvery is what the key "*" stands for: each tool of its own, so that a
 // later key can lift it, and all tools of MCP servers.
-var opencodeEvery = []string{"read", "edit", "glob", "grep", "list", "bash", "task", "skill", "webfetch", "websearch", "todowrite", "mcp__*"}
+var opencodeEvery = []string{"read", "edit", "glob", "grep", "list", "bash", "task", "skill", "webfetch", "websearch", "todowrite", "external_directory", "mcp__*"}
 
 // opencodeDefaults are the permissions that opencode starts from; all others
 // start from allow, which is not taken over.

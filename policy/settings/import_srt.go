@@ -34,5 +34,18 @@ func importSRT(source policy.Source, data []byte) (*Policy, []Imported, error) {
 			return nil, nil, err
 		}
 	}
+	i.srtWorkspace()
 	return i.result()
+}
+
+// srtWorkspace: nothing is writable there that is not named, here the workspace
+// is. So it is protected unless it was named.
+func (i *importer) srtWorkspace() {
+	for _, g := range i.p.Paths {
+		if g.Access == policy.GrantWrite && lexical(g.Path) == lexical(".") {
+			return
+		}
+	}
+	i.p.Paths = append(i.p.Paths, policy.PathGrant{Path: ".", Access: policy.GrantProtect, Source: i.p.Source})
+	i.note(0, "no allowWrite for the workspace", Kept, "", "filesystem protect .")
 }

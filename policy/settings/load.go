@@ -258,3 +258,28 @@ func (e *Effective) ProjectFiles() []string {
 	}
 	return out
 }
+
+// LoadAlone reads one policy file and what it extends, without other sources.
+func LoadAlone(path, workspace string, environ []string) (*Effective, error) {
+	l := loader{o: Options{Workspace: workspace, Environ: environ}, vars: readEnviron(environ), owners: []int{os.Geteuid(), 0}, managed: "/etc/sandboxd"}
+	l.config = sub(l.vars.dir("XDG_CONFIG_HOME", ".config"), "sandboxd")
+	if err := l.file(policy.SourceCLI, path, l.owners, true); err != nil {
+		return nil, err
+	}
+	if len(l.layers) == 0 {
+		return nil, &Error{File: path, Text: "no such file"}
+	}
+	return l.merge()
+}
+
+// ImportSource is the source of another agent's settings file: the user's when
+// it lies in a dot directory of the home, else a project's.
+func ImportSource(environ []string, path string) policy.Source {
+	kind := policy.SourceProject
+	if home := readEnviron(environ)["HOME"]; home != "" {
+		if abs, err := filepath.Abs(path); err == nil && filepath.Dir(filepath.Dir(abs)) == filepath.Clean(home) {
+			kind = policy.SourceUser
+		}
+	}
+	return policy.Source{Kind: kind, File: path}
+}
