@@ -32,6 +32,9 @@ type commandView struct {
 	// loose are the spellings that deny and ask rules are compared with.
 	loose []string
 	holes bool // some word is not known
+	// mask has the bits of all words; all bits when a word is not known or
+	// holds blanks.
+	mask uint64
 }
 
 // newCommandView prepares c.
@@ -42,6 +45,14 @@ func newCommandView(c *bash.Command, index int) commandView {
 	}
 	if !sameWords(c.Plain, c.Argv) {
 		v.plain = c.Plain
+	}
+	for _, list := range [][]bash.Word{c.Assigns, c.Argv} {
+		for _, w := range list {
+			v.mask |= wordBit(w.Text)
+			if !w.Known() || strings.ContainsAny(w.Text, " \t\n") {
+				v.mask = ^uint64(0)
+			}
+		}
 	}
 	for _, w := range c.Argv {
 		v.holes = v.holes || !w.Known()
@@ -105,7 +116,7 @@ func strictText(c *bash.Command) string {
 
 // allows reports whether p, of an allow rule, matches the command as written.
 func (p *commandPattern) allows(v *commandView) bool {
-	if v.strict == "" || v.name == "" {
+	if v.strict == "" || v.name == "" || p.mask&^v.mask != 0 {
 		return false
 	}
 	for i := range p.strict {
@@ -118,6 +129,9 @@ func (p *commandPattern) allows(v *commandView) bool {
 
 // catches compares p, of a deny or ask rule, with every spelling of v.
 func (p *commandPattern) catches(v *commandView) match3 {
+	if p.mask&^v.mask != 0 {
+		return noMatch
+	}
 	for i := range p.loose {
 		for _, text := range v.loose {
 			if p.loose[i].match(text) {

@@ -25,6 +25,18 @@ type commandPattern struct {
 	words []glob
 	// legacy is the old spelling "rm:*".
 	legacy bool
+	// mask has the bit of every operand without a star; a command that lacks
+	// one of them as a word cannot match.
+	mask uint64
+}
+
+// wordBit maps a word to one of 64 bits (FNV-1a).
+func wordBit(w string) uint64 {
+	h := uint32(2166136261)
+	for i := 0; i < len(w); i++ {
+		h = (h ^ uint32(w[i])) * 16777619
+	}
+	return 1 << (h >> 26)
 }
 
 // orderPattern is a command taken apart into program, operands and options.
@@ -79,6 +91,11 @@ func newCommandPattern(content string, kind Kind) (commandPattern, error) {
 	}
 	for _, w := range words {
 		p.words = append(p.words, newGlob(w))
+	}
+	for _, g := range p.words[1:] {
+		if lit, ok := g.literal(); ok && !quoted && lit != "" && lit[0] != '-' && !strings.ContainsAny(lit, " \t\n") {
+			p.mask |= wordBit(lit)
+		}
 	}
 	if kind != AllowRule {
 		if len(words) > maxOperands {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -324,21 +325,48 @@ func (e *Engine) effectAccess(ef *bash.Effect, dir string) access {
 }
 
 // globAccess locates a pattern by its directory: the names that match lie in
-// it. A pattern in a directory part, or one that may match hidden names or
-// follow links for writing, is not known.
+// it. A pattern in a directory part, or one that may match hidden names, is not
+// known; neither is one whose names are written through links.
 func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 	dir, last := filepath.Split(ef.Path)
 	if isGlobText(dir) || last == "" || strings.HasPrefix(last, ".") {
 		return
 	}
-	if a.verb == effectWrite && !ef.NoFollow {
+	e.locate(a, strings.TrimSuffix(dir, "/")+"/x", true, true)
+	if !a.known() {
 		return
 	}
-	e.locate(a, strings.TrimSuffix(dir, "/")+"/x", true, true)
-	if a.known() {
-		a.given = filepath.Dir(a.given) + "/" + last
-		a.real = filepath.Dir(a.real) + "/" + last
+	a.given = filepath.Dir(a.given) + "/" + last
+	a.real = filepath.Dir(a.real) + "/" + last
+	if a.verb == effectWrite && !ef.NoFollow && linkMatches(filepath.Dir(a.real), last) {
+		a.given, a.real = "", ""
 	}
+}
+
+// maxGlobNames bounds the names of a directory that are compared.
+const maxGlobNames = 10_000
+
+// linkMatches reports whether a link in dir matches the pattern, or whether
+// there are too many names to tell. A directory that does not exist has none.
+func linkMatches(dir, pattern string) bool {
+	d, err := os.Open(dir)
+	if err != nil {
+		return !os.IsNotExist(err)
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(maxGlobNames)
+	if err != nil && err != io.EOF || len(entries) == maxGlobNames {
+		return true
+	}
+	for _, entry := range entries {
+		if entry.Type()&os.ModeSymlink == 0 {
+			continue
+		}
+		if ok, err := filepath.Match(pattern, entry.Name()); ok || err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // access locates a path argument of a tool.
@@ -382,7 +410,7 @@ func (e *Engine) locate(a *access, full string, noFollow, inScript bool) {
 		a.real, a.zone = a.given, writeRoot
 		return
 	}
-	real, err := e.realPath(full, noFollow)
+	real, err := e.realPath(full, noFollow, inScript)
 	if err != nil {
 		a.err = err.Error()
 		return

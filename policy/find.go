@@ -91,17 +91,13 @@ func (f *finder) programRules(rules *programRules, v *commandView) {
 	if rules == nil {
 		return
 	}
-	for _, c := range rules.rest {
-		f.commandRule(c, v)
-	}
+	f.entries(rules.rest, v)
 	if rules.operand == nil {
 		return
 	}
 	if v.holes {
 		for _, list := range rules.operand {
-			for _, c := range list {
-				f.commandRule(c, v)
-			}
+			f.entries(list, v)
 		}
 		return
 	}
@@ -121,13 +117,19 @@ func (f *finder) byOperand(rules *programRules, v *commandView, words []bash.Wor
 			afterOption = !ended && strings.IndexByte(w.Text, '=') < 0
 			continue
 		}
-		for _, c := range rules.operand[w.Text] {
-			f.commandRule(c, v)
-		}
+		f.entries(rules.operand[w.Text], v)
 		if !afterOption {
 			return
 		}
 		afterOption = false
+	}
+}
+
+func (f *finder) entries(list []commandEntry, v *commandView) {
+	for i := range list {
+		if list[i].mask&^v.mask == 0 {
+			f.commandRule(list[i].rule, v)
+		}
 	}
 }
 
@@ -179,18 +181,21 @@ func (f *finder) allowCommand(x *commandIndex, v *commandView) {
 	first := v.name
 	if len(v.cmd.Assigns) > 0 {
 		// A rule may begin with the assignments as written.
-		for _, c := range programOf(x, v.cmd.Assigns[0].Text) {
-			one(c)
+		for _, e := range programOf(x, v.cmd.Assigns[0].Text) {
+			one(e.rule)
 		}
 	}
 	if rules := x.programs[first]; rules != nil {
-		for _, c := range rules.rest {
-			one(c)
-		}
-		if len(v.argv) > 1 {
-			for _, c := range rules.operand[v.argv[1].Text] {
-				one(c)
+		each := func(list []commandEntry) {
+			for i := range list {
+				if list[i].mask&^v.mask == 0 {
+					one(list[i].rule)
+				}
 			}
+		}
+		each(rules.rest)
+		if len(v.argv) > 1 {
+			each(rules.operand[v.argv[1].Text])
 		}
 	}
 	for _, c := range x.general {
@@ -199,7 +204,7 @@ func (f *finder) allowCommand(x *commandIndex, v *commandView) {
 }
 
 // programOf lists all rules whose first word is name.
-func programOf(x *commandIndex, name string) []*compiled {
+func programOf(x *commandIndex, name string) []commandEntry {
 	rules := x.programs[name]
 	if rules == nil {
 		return nil

@@ -87,8 +87,15 @@ type commandIndex struct {
 }
 
 type programRules struct {
-	operand map[string][]*compiled
-	rest    []*compiled
+	operand map[string][]commandEntry
+	rest    []commandEntry
+}
+
+// commandEntry keeps the mask beside the pointer, so that a rule which cannot
+// match costs no look at its memory.
+type commandEntry struct {
+	mask uint64
+	rule *compiled
 }
 
 func (x *commandIndex) add(c *compiled) {
@@ -115,6 +122,7 @@ func (x *commandIndex) add(c *compiled) {
 	} else if c.rule.Kind == AllowRule && len(p.command.words) > 1 {
 		operand, _ = p.command.words[1].literal()
 	}
+	entry := commandEntry{mask: p.command.mask, rule: c}
 	for _, key := range keys {
 		if x.programs == nil {
 			x.programs = map[string]*programRules{}
@@ -125,9 +133,12 @@ func (x *commandIndex) add(c *compiled) {
 			x.programs[key] = rules
 		}
 		if operand == "" || p.command.legacy {
-			rules.rest = append(rules.rest, c)
+			rules.rest = append(rules.rest, entry)
 		} else {
-			put(&rules.operand, operand, c)
+			if rules.operand == nil {
+				rules.operand = map[string][]commandEntry{}
+			}
+			rules.operand[operand] = append(rules.operand[operand], entry)
 		}
 	}
 }

@@ -82,12 +82,11 @@ func (r *run) suggest() *Suggestion {
 	return s
 }
 
-// suffices checks that the suggested rules, added to those in force, leave
-// nothing to ask about.
+// suffices checks that the suggested rules leave nothing to ask about.
 func (r *run) suffices(patterns []string) bool {
-	rules := r.st.rules.Rules()
-	for _, p := range patterns {
-		rules = append(rules, Rule{Kind: AllowRule, Pattern: p, Source: Source{Kind: SourceSession}})
+	rules := make([]Rule, len(patterns))
+	for i, p := range patterns {
+		rules[i] = Rule{Kind: AllowRule, Pattern: p, Source: Source{Kind: SourceSession}}
 	}
 	set, err := NewRuleSet(rules, r.st.rules.Base())
 	if err != nil {

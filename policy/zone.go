@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	policypath "sandboxd/policy/path"
 )
@@ -71,7 +72,12 @@ func (e *Engine) zoneOf(real string) (root string, z zone) {
 
 // resolve follows all links of an absolute path; what does not exist stays as
 // it is named.
-func resolve(full string) (string, error) {
+func resolve(full string) (string, error) { return resolveWith(full, false) }
+
+// resolveWith is resolve; with made a name that does not exist may be followed
+// by "..": a script makes the directory that it then leaves, and the analyser
+// follows the links that it makes.
+func resolveWith(full string, made bool) (string, error) {
 	got, err := policypath.Resolver{Cwd: "/"}.Resolve(full)
 	if err != nil {
 		return "", err
@@ -79,26 +85,26 @@ func resolve(full string) (string, error) {
 	switch {
 	case got.Magic:
 		return "", fmt.Errorf("%s depends on who looks", full)
-	case got.Guess:
+	case got.Guess && !made:
 		return "", fmt.Errorf("%s goes up from a name that does not exist", full)
 	}
 	return got.Abs, nil
 }
 
 // realPath resolves full; with noFollow a link at its end is not followed.
-func (e *Engine) realPath(full string, noFollow bool) (string, error) {
+func (e *Engine) realPath(full string, noFollow, made bool) (string, error) {
 	if !noFollow {
-		return resolve(full)
+		return resolveWith(full, made)
 	}
 	dir, last := filepath.Split(filepath.Clean(full))
 	if last == "" || last == ".." || last == "." {
-		return resolve(full)
+		return resolveWith(full, made)
 	}
 	// The directory part is not cleaned: link/.. is above the link's target.
 	if i := len(full) - len(last); i > 0 && full[i-1] == '/' && full[i:] == last {
 		dir = full[:i]
 	}
-	parent, err := resolve(dir)
+	parent, err := resolveWith(dir, made)
 	if err != nil {
 		return "", err
 	}
@@ -131,8 +137,18 @@ func (e *Engine) protection(a *access, root string) string {
 	if entry, ok := policypath.Match(rel[1:]); ok {
 		return entry.String()
 	}
-	if got, err := (policypath.Resolver{Cwd: "/", Roots: []string{root}}).Resolve(a.real); err == nil && got.Protected != nil {
-		return got.Protected.String()
+	return bareRepository(root, rel[1:])
+}
+
+// bareRepository looks for names that run programs in a repository whose
+// directory is not called .git.
+func bareRepository(root, rel string) string {
+	names := strings.Split(rel, "/")
+	for i := range names {
+		entry, ok := policypath.MatchGitDir(strings.Join(names[i:], "/"))
+		if ok && entry.Kind != policypath.GitData && policypath.IsBareRepository(filepath.Join(root, filepath.Join(names[:i]...))) {
+			return entry.String()
+		}
 	}
 	return ""
 }
