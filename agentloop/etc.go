@@ -28,13 +28,13 @@ const maxEtc = 50_000
 
 // scanEtc reads the tree once. granted are trees that are readable anyhow, so
 // that links into them need nothing. owner says that the command may own what
-// it cannot read as another user (root does): then a change in a directory of
-// the first level counts too, where for others the mode bits hold by themselves.
+// other users cannot read (root does): then directories that hold something
+// unreadable are watched too. For others the mode bits hold by themselves.
 // The scan takes milliseconds: see [planCache].
 func scanEtc(root string, granted []string, owner bool) etcPlan {
 	s := etcScan{root: root, granted: granted, owner: owner, left: maxEtc, r: newResolver()}
 	s.plan.Watch = []string{root}
-	s.dir(root, 0)
+	s.dir(root)
 	s.plan.Read = s.read(root)
 	return s.plan
 }
@@ -50,7 +50,7 @@ type etcScan struct {
 }
 
 // dir judges the entries below path and reports whether all may be read.
-func (s *etcScan) dir(path string, depth int) bool {
+func (s *etcScan) dir(path string) bool {
 	names, err := readNames(path)
 	if err != nil {
 		return false
@@ -76,11 +76,11 @@ func (s *etcScan) dir(path string, depth int) bool {
 		if !n.isDir() {
 			continue
 		}
-		if depth == 0 && s.owner {
-			s.plan.Watch = append(s.plan.Watch, child)
-		}
-		if !s.dir(child, depth+1) {
+		if !s.dir(child) {
 			clean = false
+			if s.owner {
+				s.plan.Watch = append(s.plan.Watch, child)
+			}
 		}
 	}
 	if !clean {

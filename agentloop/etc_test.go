@@ -118,6 +118,11 @@ func TestWideGrantOfEtcKeepsItsSecrets(t *testing.T) {
 	}
 }
 
+// etcPlan asks as a new start would.
+func (h *fakeHost) etcPlan(dir, etc string, granted []string, owner bool) etcPlan {
+	return planCache{dir: dir, uid: h.UID, r: newResolver()}.etc(etc, granted, owner)
+}
+
 // age lets a directory's stamps settle, so that a plan may be kept.
 func age() { time.Sleep(2 * settle) }
 
@@ -125,12 +130,12 @@ func TestPlanIsKeptUntilADirectoryChanges(t *testing.T) {
 	h := newHost(t)
 	etc := fakeEtc(h)
 	age()
-	c := planCache{dir: h.dir("cache"), uid: h.UID}
-	if err := os.Chmod(c.dir, 0o700); err != nil {
+	dir := h.dir("cache")
+	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.etc(etc, nil, true)
-	files, _ := filepath.Glob(c.dir + "/plans/etc-*")
+	h.etcPlan(dir, etc, nil, true)
+	files, _ := filepath.Glob(dir + "/plans/etc-*")
 	if len(files) != 1 {
 		t.Fatalf("plans kept: %q, want one", files)
 	}
@@ -140,16 +145,16 @@ func TestPlanIsKeptUntilADirectoryChanges(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte(planted), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.etc(etc, nil, true); !slices.Contains(got.Read, etc+"/PASSWD") {
+	if got := h.etcPlan(dir, etc, nil, true); !slices.Contains(got.Read, etc+"/PASSWD") {
 		t.Error("an unchanged tree was scanned again")
 	}
 	h.file("etc/app/new.secret", "x", 0o600)
-	got := c.etc(etc, nil, true)
+	got := h.etcPlan(dir, etc, nil, true)
 	if !slices.Contains(got.Deny, etc+"/app/new.secret") {
 		t.Errorf("a new unreadable file in a directory of the first level is not denied: %q", got.Deny)
 	}
 	h.file("etc/top", "x", 0o600)
-	if got := c.etc(etc, nil, false); !slices.Contains(got.Deny, etc+"/top") {
+	if got := h.etcPlan(dir, etc, nil, false); !slices.Contains(got.Deny, etc+"/top") {
 		t.Errorf("a new unreadable file at the top is not denied: %q", got.Deny)
 	}
 }
@@ -157,14 +162,14 @@ func TestPlanIsKeptUntilADirectoryChanges(t *testing.T) {
 func TestPlanOfSomeoneElseIsIgnored(t *testing.T) {
 	h := newHost(t)
 	etc := fakeEtc(h)
-	c := planCache{dir: h.dir("cache"), uid: h.UID}
-	if err := os.Chmod(c.dir, 0o700); err != nil {
+	dir := h.dir("cache")
+	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	plant := func(t *testing.T, spoil func(file string)) {
 		age()
-		c.etc(etc, nil, true)
-		files, _ := filepath.Glob(c.dir + "/plans/etc-*")
+		h.etcPlan(dir, etc, nil, true)
+		files, _ := filepath.Glob(dir + "/plans/etc-*")
 		if len(files) != 1 {
 			t.Fatalf("plans kept: %q", files)
 		}
@@ -174,7 +179,7 @@ func TestPlanOfSomeoneElseIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		spoil(files[0])
-		if got := c.etc(etc, nil, true); slices.Contains(got.Read, etc+"/shadow") {
+		if got := h.etcPlan(dir, etc, nil, true); slices.Contains(got.Read, etc+"/shadow") {
 			t.Error("a plan that another user could have written was believed")
 		}
 		os.Remove(files[0])
@@ -190,18 +195,18 @@ func TestPlanOfSomeoneElseIsIgnored(t *testing.T) {
 	t.Run("cut short", func(t *testing.T) { plant(t, func(f string) { cut(t, f) }) })
 	t.Run("too old", func(t *testing.T) {
 		age()
-		c.etc(etc, nil, true)
-		files, _ := filepath.Glob(c.dir + "/plans/etc-????????????*")
+		h.etcPlan(dir, etc, nil, true)
+		files, _ := filepath.Glob(dir + "/plans/etc-????????????*")
 		for _, f := range files {
 			text, err := os.ReadFile(f)
 			if err != nil {
 				continue
 			}
 			_, key, _ := strings.Cut(strings.SplitN(string(text), recordEnd, 2)[0], "plan\x00")
-			if _, ok := parsePlan(string(text), key, time.Now()); !ok {
+			if _, ok := parsePlan(newResolver(), string(text), key, time.Now()); !ok {
 				t.Fatal("the fresh plan does not parse")
 			}
-			if _, ok := parsePlan(string(text), key, time.Now().Add(planAge+time.Minute)); ok {
+			if _, ok := parsePlan(newResolver(), string(text), key, time.Now().Add(planAge+time.Minute)); ok {
 				t.Error("an old plan was believed")
 			}
 		}
@@ -222,7 +227,7 @@ func FuzzParsePlan(f *testing.F) {
 	f.Add("1\x000\x00plan\x00k\x00\nend\x00\n", "k")
 	f.Add("1\x009999999999\x00plan\x00k\x00\nwatch\x00/etc\x00-\x00\nread\x00/a\x00\x00\nend\x00\n", "k")
 	f.Fuzz(func(t *testing.T, text, key string) {
-		p, ok := parsePlan(text, key, time.Unix(0, 0))
+		p, ok := parsePlan(newResolver(), text, key, time.Unix(0, 0))
 		if ok && !strings.HasSuffix(text, "end"+recordEnd) {
 			t.Errorf("a plan without an end was believed: %v", p)
 		}

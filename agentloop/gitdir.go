@@ -2,9 +2,9 @@ package agentloop
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -124,8 +124,7 @@ func readSmall(path string) (string, error) {
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return "", &os.PathError{Op: "read", Path: path, Err: unix.EINVAL}
@@ -133,6 +132,28 @@ func readSmall(path string) (string, error) {
 	if st.Size > smallFile {
 		return "", &os.PathError{Op: "read", Path: path, Err: unix.EFBIG}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, smallFile))
+	data, err := readAll(fd, smallFile)
 	return string(data), err
+}
+
+// readAll reads at most limit bytes from the start of a regular file. It works
+// on the bare descriptor: an os.File costs four more system calls, and a start
+// reads half a dozen such files.
+func readAll(fd int, limit int64) ([]byte, error) {
+	data := make([]byte, 0, min(limit, 8192))
+	for int64(len(data)) < limit {
+		if len(data) == cap(data) {
+			data = slices.Grow(data, cap(data))
+		}
+		room := data[len(data):min(int64(cap(data)), limit)]
+		n, err := unix.Pread(fd, room, int64(len(data)))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return data, err
+		}
+		data = data[:len(data)+n]
+	}
+	return data, nil
 }

@@ -82,6 +82,8 @@ type builder struct {
 	realHome string   // the caller's home, links resolved; empty: none
 	goEnv    map[string]string
 	modCache string // as named
+	base     string // of private homes and temporary directories
+	baseErr  error
 	home     privateHome
 	denied   []string // what the user denied, links resolved
 	temp     string
@@ -155,7 +157,7 @@ func (b *builder) limits() error {
 
 // view collects the entries, the weakest first.
 func (b *builder) view() error {
-	cache := planCache{dir: b.c.CacheDir, uid: b.c.UID}
+	cache := planCache{dir: b.c.CacheDir, uid: b.c.UID, r: b.r}
 	system := b.addSystem()
 	b.addEtc(cache, system)
 	b.addTools(cache, system)

@@ -256,16 +256,14 @@ func TestRootInAnothersWorkspaceRunsAsTheOwner(t *testing.T) {
 		if err := asUser(uid, "cat", r.HomeSource+"/.config/git/config"); err != nil {
 			t.Errorf("uid %d cannot read its git settings: %v", uid, err)
 		}
-		if err := os.RemoveAll(r.HomeSource); err != nil {
-			t.Fatal(err)
-		}
-		os.Remove(r.HomeSource + ".workspace")
+		dropSharedHome(t, r)
 	}
 	s, r := h.build(policy.Grant{User: "caller"}, HostView{})
 	if s.User != nil || r.UserNote != "" {
 		t.Errorf("user caller: %+v, %q", s.User, r.UserNote)
 	}
-	s, _ = h.build(policy.Grant{User: "1000:50"}, HostView{})
+	s, r = h.build(policy.Grant{User: "1000:50"}, HostView{})
+	defer dropSharedHome(t, r)
 	if s.User == nil || s.User.UID != 1000 || s.User.GID != 50 {
 		t.Errorf("user 1000:50: %+v", s.User)
 	}
@@ -277,6 +275,21 @@ func TestRootInAnothersWorkspaceRunsAsTheOwner(t *testing.T) {
 	h.UID, h.GID = 1001, 1001
 	if _, err := chooseIdentity("1000", h.Caller, node{}); err == nil {
 		t.Error("an ordinary user may become another")
+	}
+}
+
+// dropSharedHome removes the home of a test that ran as another user: these lie
+// beside those of real runs.
+func dropSharedHome(t *testing.T, r Report) {
+	t.Helper()
+	if filepath.Dir(r.HomeSource) != sharedBase+"/homes" {
+		return
+	}
+	if err := os.RemoveAll(r.HomeSource); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(r.HomeSource + ".workspace"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -43,6 +43,8 @@ type node struct {
 	mode   uint32 // st_mode; 0 when err is set
 	uid    uint32
 	gid    uint32
+	ino    uint64
+	ctime  int64  // nanoseconds
 	target string // of a symbolic link
 	err    error
 }
@@ -68,7 +70,7 @@ func readNode(path string) node {
 	if err := ignoringEINTR(func() error { return unix.Lstat(path, &st) }); err != nil {
 		return node{err: err}
 	}
-	n := node{mode: st.Mode, uid: st.Uid, gid: st.Gid}
+	n := node{mode: st.Mode, uid: st.Uid, gid: st.Gid, ino: st.Ino, ctime: st.Ctim.Nano()}
 	if n.isLink() {
 		n.target, n.err = os.Readlink(path)
 	}

@@ -19,11 +19,13 @@ import (
 type planCache struct {
 	dir string
 	uid int
+	r   *resolver
 }
 
-// planAge bounds how long a plan is believed: a file made unreadable in a deep
-// directory changes no directory's time stamp.
-const planAge = time.Hour
+// planAge bounds how long a plan is believed: not every directory is watched
+// (each costs a system call at every start), and a file made unreadable changes
+// no directory's time stamp. A scan takes some 10 ms.
+const planAge = 5 * time.Minute
 
 // planVersion changes with the meaning of the files, or of the tables behind
 // them.
@@ -65,36 +67,40 @@ func (c planCache) file(name, key string) string {
 
 // stamp is what changes when an entry of a directory is made, removed or
 // renamed. ctime also moves when the directory's own mode does.
-func stamp(dir string) string {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
+func stamp(r *resolver, dir string) string {
+	real, _, err := r.resolve(dir)
+	if err != nil {
 		return "-"
 	}
-	return strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Ctim.Nano(), 36) + "." + strconv.FormatInt(st.Mtim.Nano(), 36)
+	n := r.lstat(real)
+	buf := make([]byte, 0, 48)
+	buf = strconv.AppendUint(buf, n.ino, 36)
+	buf = append(buf, '.')
+	buf = strconv.AppendInt(buf, n.ctime, 36)
+	return string(buf)
 }
 
 func (c planCache) read(file, key string) (plan, bool) {
-	var st unix.Stat_t
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return plan{}, false
 	}
-	f := os.NewFile(uintptr(fd), file)
-	defer f.Close()
+	defer unix.Close(fd)
+	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || int(st.Uid) != c.uid || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o077 != 0 || st.Size > 4<<20 {
 		return plan{}, false
 	}
-	data := make([]byte, st.Size)
-	if n, err := f.ReadAt(data, 0); err != nil || n != len(data) {
+	data, err := readAll(fd, st.Size)
+	if err != nil || int64(len(data)) != st.Size {
 		return plan{}, false
 	}
-	return parsePlan(string(data), key, time.Now())
+	return parsePlan(c.r, string(data), key, time.Now())
 }
 
 // parsePlan reads a plan back and checks its head, its age and every watched
 // directory. Fields are separated by NUL, which no path contains, and records
 // by a NUL and a newline.
-func parsePlan(text, key string, now time.Time) (plan, bool) {
+func parsePlan(r *resolver, text, key string, now time.Time) (plan, bool) {
 	p := plan{lines: make([]planLine, 0, strings.Count(text, recordEnd))}
 	head, rest, ok := strings.Cut(text, recordEnd)
 	if !ok {
@@ -117,7 +123,7 @@ func parsePlan(text, key string, now time.Time) (plan, bool) {
 		path, arg, _ := strings.Cut(tail, "\x00")
 		switch tag {
 		case "watch":
-			if stamp(path) != arg {
+			if stamp(r, path) != arg {
 				return p, false
 			}
 			p.watch = append(p.watch, path)
@@ -140,9 +146,9 @@ const settle = 20 * time.Millisecond
 // write keeps a plan. A failure is no error: the next start scans again.
 func (c planCache) write(file, key string, p plan, start time.Time) {
 	var b strings.Builder
+	r := newResolver()
 	for _, w := range p.watch {
-		var st unix.Stat_t
-		if unix.Stat(w, &st) == nil && time.Unix(st.Ctim.Unix()).After(start.Add(-settle)) {
+		if real, _, err := r.resolve(w); err == nil && time.Unix(0, r.lstat(real).ctime).After(start.Add(-settle)) {
 			return
 		}
 	}
@@ -153,7 +159,7 @@ func (c planCache) write(file, key string, p plan, start time.Time) {
 	}
 	fmt.Fprintf(&b, "%s\x00%d\x00plan\x00%s%s", planVersion, start.Unix(), key, recordEnd)
 	for _, w := range p.watch {
-		b.WriteString("watch\x00" + w + "\x00" + stamp(w) + recordEnd)
+		b.WriteString("watch\x00" + w + "\x00" + stamp(r, w) + recordEnd)
 	}
 	for _, l := range p.lines {
 		b.WriteString(l.tag + "\x00" + l.path + "\x00" + l.arg + recordEnd)

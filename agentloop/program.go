@@ -5,12 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"sandboxd/exec"
 )
@@ -160,14 +157,10 @@ func (b *builder) reachable(path string) bool {
 // /bin/sh, as execvp(3) and shells do.
 func (b *builder) finishProgram(path string) error {
 	b.spec.Path = path
-	f, err := os.OpenFile(b.hostPath(path), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	head, err := readHead(b.hostPath(path), 4096)
 	if err != nil {
 		return nil // executable but not readable is fine for the kernel
 	}
-	defer f.Close()
-	head := make([]byte, 4096)
-	n, _ := f.ReadAt(head, 0)
-	head = head[:n]
 	name := b.spec.Argv[0]
 	switch {
 	case bytes.HasPrefix(head, []byte("\x7fELF")):
@@ -176,7 +169,7 @@ func (b *builder) finishProgram(path string) error {
 				Err: fmt.Errorf("its loader %s is not in view", loader)}
 		}
 	case bytes.HasPrefix(head, []byte("#!")):
-		interpreter, _ := shebang(head[:min(len(head), 256)])
+		interpreter, _ := shebang(head[:min(len(head), scriptHead)])
 		if filepath.IsAbs(interpreter) && !b.startable(interpreter) {
 			return &ProgramError{Name: name, Found: true, Hint: "install it, or grant it with --ro " + filepath.Dir(interpreter),
 				Err: fmt.Errorf("its interpreter %s is not in view", interpreter)}

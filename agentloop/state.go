@@ -20,6 +20,13 @@ const sharedBase = "/var/cache/sandboxd"
 // for a run as uid: the caller's cache, or a directory that others may pass
 // through when root builds for someone else.
 func (b *builder) stateBase() (string, error) {
+	if b.base == "" && b.baseErr == nil {
+		b.base, b.baseErr = b.findBase()
+	}
+	return b.base, b.baseErr
+}
+
+func (b *builder) findBase() (string, error) {
 	if b.id.uid == b.c.UID {
 		if b.c.CacheDir == "" {
 			return "", errors.New("no private cache directory")

@@ -90,25 +90,33 @@ func (b *builder) addTools(cache planCache, system []string) {
 	b.addGoModules(system)
 }
 
-// addGoModules makes the module cache readable.
+// addGoModules makes the module cache readable: the caller's, or the one of the
+// user that the command runs as where it cannot reach the caller's.
 func (b *builder) addGoModules(system []string) {
 	dir := b.goSetting("GOMODCACHE")
 	if dir == "" && b.gopath() != "" {
 		dir = join(b.gopath(), "pkg/mod")
 	}
-	if !strings.HasPrefix(dir, "/") {
+	if b.addModules(dir, system) || b.id.uid == b.c.UID || b.id.account.home == "" {
 		return
+	}
+	b.addModules(join(b.id.account.home, "go/pkg/mod"), system)
+}
+
+func (b *builder) addModules(dir string, system []string) bool {
+	if !strings.HasPrefix(dir, "/") {
+		return false
 	}
 	real, links, err := b.r.resolve(dir)
-	if err != nil || !b.r.lstat(real).isDir() || withinAny(real, b.own) || within(b.ws.Root, real) || b.planted(links) {
-		return
+	if err != nil || !b.r.lstat(real).isDir() || withinAny(real, b.own) || within(b.ws.Root, real) || b.planted(links) || !b.reachable(join(real, "x")) {
+		return false
 	}
 	b.modCache = dir
-	if withinAny(real, system) || within(real, b.ws.Root) {
-		return
+	if !withinAny(real, system) && !within(real, b.ws.Root) {
+		b.set.addLinks(links)
+		b.set.add(exec.Entry{Path: real, Access: exec.ReadOnly, Reason: "Go modules, for reading"})
 	}
-	b.set.addLinks(links)
-	b.set.add(exec.Entry{Path: real, Access: exec.ReadOnly, Reason: "Go modules, for reading"})
+	return true
 }
 
 func (b *builder) cargoHome() string {

@@ -46,7 +46,6 @@ func (b *builder) addTemp() error {
 	}
 	b.report.Temp, b.report.Cleanup = dir, remove
 	b.set.demand(exec.Entry{Path: dir, Access: exec.ReadWrite, Reason: "private temporary directory"})
-	b.gap("/tmp", "no mount view on this host", "TMPDIR names a private directory; /tmp itself is not there")
 	return nil
 }
 

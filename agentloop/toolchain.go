@@ -168,7 +168,7 @@ func (s *toolScan) interpreter(path string) string {
 	if s.r.lstat(path).mode&0o111 == 0 {
 		return ""
 	}
-	head, err := readHead(path)
+	head, err := readHead(path, scriptHead)
 	if err != nil {
 		return ""
 	}
@@ -370,15 +370,18 @@ func (s *toolScan) hidden(root string) []string {
 	return list
 }
 
-// readHead reads the first bytes of a regular file, enough for the kernel's own
-// limit of a script's first line (BINPRM_BUF_SIZE, 256).
-func readHead(path string) ([]byte, error) {
+// scriptHead is what the kernel looks at of a script's first line, in bytes
+// (BINPRM_BUF_SIZE).
+const scriptHead = 256
+
+// readHead reads the first size bytes of a file.
+func readHead(path string, size int) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	head := make([]byte, 256)
+	head := make([]byte, size)
 	n, err := unix.Pread(fd, head, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "read", Path: path, Err: err}
