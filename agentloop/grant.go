@@ -82,6 +82,7 @@ type builder struct {
 	realHome string   // the caller's home, links resolved; empty: none
 	goEnv    map[string]string
 	modCache string // as named
+	cargo    string // cargo's home, links resolved
 	base     string // of private homes and temporary directories
 	baseErr  error
 	home     privateHome

@@ -103,7 +103,7 @@ func (b *builder) fillHome() error {
 	}
 	defer root.Close()
 	p := homePlacer{root: root, dir: b.home.source, uid: b.id.uid, gid: b.id.gid, chown: b.id.uid != b.c.UID}
-	for _, s := range b.homeStubs() {
+	for _, s := range append(b.homeStubs(), b.cargoStubs()...) {
 		err := p.place(s)
 		if errors.Is(err, os.ErrExist) {
 			b.warn("~/%s is taken in the private home; the real one is not shown there", s.rel)
@@ -196,6 +196,22 @@ func (b *builder) homeStubs() []stub {
 			target = filepath.Dir(path) + "/" + target
 		}
 		stubs = append(stubs, stub{rel: rel, target: target})
+	}
+	return stubs
+}
+
+// cargoStubs show the readable parts of a cargo home that lies elsewhere: CARGO_HOME
+// is not passed on, since cargo writes beside them.
+func (b *builder) cargoStubs() []stub {
+	if b.cargo == "" || b.cargo == b.home.path+"/.cargo" || b.cargo == b.realHome+"/.cargo" && b.id.uid == b.c.UID {
+		return nil
+	}
+	var stubs []stub
+	for _, part := range cargoParts {
+		path := join(b.cargo, part.name)
+		if part.name != "bin" && b.r.lstat(path).err == nil && b.visible(path) && b.reachable(path) {
+			stubs = append(stubs, stub{rel: ".cargo/" + part.name, target: path})
+		}
 	}
 	return stubs
 }

@@ -86,6 +86,8 @@ func (b *builder) addTools(cache planCache, system []string) {
 	for _, path := range t.hide {
 		b.set.add(exec.Entry{Path: path, Access: exec.Deny, Optional: true, Reason: "secret in a tool's directory"})
 	}
+	b.cargo = q.cargo
+	b.hideCargoCredentials()
 	b.report.Warnings = append(b.report.Warnings, t.warn...)
 	b.addGoModules(system)
 }
@@ -132,6 +134,19 @@ func (b *builder) cargoHome() string {
 		return ""
 	}
 	return real
+}
+
+// hideCargoCredentials keeps cargo's tokens unreadable where its home lies in a
+// directory that is granted as a whole ("/usr/local/cargo" of common images).
+func (b *builder) hideCargoCredentials() {
+	if b.cargo == "" {
+		return
+	}
+	for _, name := range []string{"credentials.toml", "credentials"} {
+		if path := join(b.cargo, name); b.r.lstat(path).err == nil {
+			b.set.add(exec.Entry{Path: path, Access: exec.Deny, Optional: true, Reason: "cargo's credentials"})
+		}
+	}
 }
 
 // planted reports whether a command may have made one of the links.

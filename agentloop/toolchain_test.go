@@ -219,3 +219,26 @@ func BenchmarkBuild(b *testing.B) {
 		})
 	}
 }
+
+func TestCargoHomeElsewhereIsShownInThePrivateHome(t *testing.T) {
+	h := newHost(t)
+	h.file("tools/cargo/registry/index/x", "", 0o644)
+	h.file("tools/cargo/bin/cargo", script, 0o755)
+	h.file("tools/cargo/credentials.toml", "s", 0o644)
+	h.Environ = []string{"PATH=" + h.path("tools/cargo/bin") + ":/usr/bin", "HOME=" + h.Home, "CARGO_HOME=" + h.path("tools/cargo")}
+	for _, mount := range []bool{true, false} {
+		s, r := h.build(policy.Grant{Paths: []policy.PathGrant{cli(h.path("tools"), policy.GrantRead)}}, HostView{MountView: mount})
+		if target, err := os.Readlink(r.HomeSource + "/.cargo/registry"); err != nil || target != h.path("tools/cargo/registry") {
+			t.Errorf("mount %v: registry in the private home leads to %q, %v", mount, target, err)
+		}
+		if got := access(s.View, h.path("tools/cargo/registry/index/x")); got != exec.ReadOnly {
+			t.Errorf("mount %v: registry has access %v", mount, got)
+		}
+		if got := access(s.View, h.path("tools/cargo/credentials.toml")); got != exec.Deny {
+			t.Errorf("mount %v: credentials have access %v", mount, got)
+		}
+		if envOf(s, "CARGO_HOME") != "" {
+			t.Errorf("mount %v: CARGO_HOME=%s, which is not writable", mount, envOf(s, "CARGO_HOME"))
+		}
+	}
+}
