@@ -42,9 +42,12 @@ import (
 type vector struct {
 	name string
 	// flags are more flags of sbx run.
-	flags  func(s *scene) []string
-	setup  func(s *scene)
-	attack func(p places) error
+	flags func(s *scene) []string
+	// setup puts up the stand-ins; it may Skip what this host does not have.
+	setup func(s *scene)
+	// inherit are files that the caller leaves open: descriptors 3 and up.
+	inherit func(s *scene) []*os.File
+	attack  func(p places) error
 	// reached reports whether the attack had its effect outside.
 	reached func(s *scene, r result) bool
 	// honest is the neighbour that must work under the same confinement.
@@ -53,6 +56,8 @@ type vector struct {
 	rootOnly bool
 	// open names tiers where the vector is open.
 	open []gap
+	// refusedIn is a tier where sbx does not start the command.
+	refusedIn string
 }
 
 // gap says that a vector is open in a tier. The result must name part among what
@@ -79,6 +84,10 @@ type scene struct {
 	Token string
 	// Tier is "full" or "base"; empty on the unconfined stage.
 	Tier string
+	// Env are more variables of the caller.
+	Env []string
+	// files are inherited by what the scene starts, from descriptor 3 on.
+	files []*os.File
 }
 
 // result is what became of one player or command.
@@ -266,9 +275,15 @@ func (s *scene) program(name string) string {
 
 // player is the command line that plays part ("attack" or "honest") of a vector.
 func (s *scene) player(vector, part string) []string {
-	text, err := json.Marshal(s.places)
+	s.Helper()
+	args, err := s.places.playerArgs(vector, part)
 	s.must(err)
-	return []string{s.program("player"), playerWord, part + ":" + vector, string(text)}
+	return append([]string{s.program("player")}, args...)
+}
+
+func (p places) playerArgs(vector, part string) ([]string, error) {
+	text, err := json.Marshal(p)
+	return []string{playerWord, part + ":" + vector, string(text)}, err
 }
 
 const playerWord = "-play"
@@ -281,6 +296,9 @@ func play(what, text string) int {
 		return 3
 	}
 	part, name, _ := strings.Cut(what, ":")
+	if part == "bystander" {
+		return bystand(p)
+	}
 	i := slices.IndexFunc(vectors(), func(v vector) bool { return v.name == name })
 	if i < 0 {
 		fmt.Fprintln(os.Stderr, "player: no vector", name)
@@ -310,6 +328,8 @@ func (s *scene) command(argv ...string) *osexec.Cmd {
 	c := osexec.CommandContext(s.Context(), argv[0], argv[1:]...)
 	c.Dir = s.Work
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", "HOME=" + s.Home, "LANG=C.UTF-8"}
+	c.Env = append(c.Env, s.Env...)
+	c.ExtraFiles = s.files
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.UID != os.Getuid() {
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.UID), Gid: uint32(s.UID)}

@@ -10,7 +10,7 @@ import (
 // vectors are all of them, section by section of docs/confinement.md.
 func vectors() []vector {
 	return slices.Concat(
-		readVectors(),
+		readVectors(), observeVectors(), mountVectors(),
 	)
 }
 
@@ -47,6 +47,12 @@ func testVector(t *testing.T, v vector, uid int) {
 			s := newScene(t, uid, tier)
 			v.prepare(s)
 			r := s.sbx(v.moreFlags(s), s.player(v.name, "attack")...)
+			if v.refusedIn == tier {
+				if r.Report.Outcome != "setup" || r.Code != 125 || v.reached(s, r) {
+					t.Errorf("want a refusal to start, got %s, exit %d", r.Report.Outcome, r.Code)
+				}
+				return
+			}
 			if r.Report.Outcome == "setup" {
 				t.Fatalf("nothing ran: %+v", r.Report.Error)
 			}
@@ -66,6 +72,9 @@ func testVector(t *testing.T, v vector, uid int) {
 func (v vector) prepare(s *scene) {
 	if v.setup != nil {
 		v.setup(s)
+	}
+	if v.inherit != nil {
+		s.files = v.inherit(s)
 	}
 }
 
