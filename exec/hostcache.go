@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -114,19 +115,30 @@ func writeHost(dir, path string, h Host) {
 	sweepHosts(dir, filepath.Base(path))
 }
 
-// sweepHosts removes answers of earlier boots and programs beyond a few.
+// keptHosts is how many answers are kept: programs, users and containers that
+// share a cache take turns, and each has its own.
+const keptHosts = 64
+
+// sweepHosts removes the oldest answers beyond keptHosts.
 func sweepHosts(dir, keep string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
-	var old []string
+	var old []os.FileInfo
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "host-") && e.Name() != keep {
-			old = append(old, e.Name())
+		if !strings.HasPrefix(e.Name(), "host-") || e.Name() == keep {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			old = append(old, info)
 		}
 	}
-	for i := 0; i < len(old)-8; i++ {
-		os.Remove(filepath.Join(dir, old[i]))
+	if len(old) < keptHosts {
+		return
+	}
+	slices.SortFunc(old, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range old[:len(old)-keptHosts+1] {
+		os.Remove(filepath.Join(dir, info.Name()))
 	}
 }
