@@ -65,7 +65,7 @@ func (r *run) finish(ctx context.Context, v Verdict, why Reason) {
 
 // askers returns who can answer in the mode of the run.
 func (r *run) askers() []Asker {
-	if r.when.mode == ModeBubble {
+	if r.when.mode == ModeBubble && !r.e.cfg.OnlyRules {
 		if r.e.cfg.Parent == nil {
 			return nil
 		}

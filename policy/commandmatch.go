@@ -26,9 +26,9 @@ type commandView struct {
 	plain []bash.Word // without global options; nil when the same
 	name  string      // command word as written, "" unknown
 	base  string
-	// strict is the command as written, assignments in front; "" when a word
-	// holds the separator, which no rule matches.
-	strict string
+	// strict is the command as written; "" when a word holds the separator,
+	// which no rule matches. assigned has the assignments in front.
+	strict, assigned string
 	// loose are the spellings that deny and ask rules are compared with.
 	loose []string
 	holes bool // some word is not known
@@ -57,7 +57,10 @@ func newCommandView(c *bash.Command, index int) commandView {
 	for _, w := range c.Argv {
 		v.holes = v.holes || !w.Known()
 	}
-	v.strict = strictText(c)
+	v.strict = strictText(nil, c.Argv)
+	if len(c.Assigns) > 0 {
+		v.assigned = strictText(c.Assigns, c.Argv)
+	}
 	v.loose = append(v.loose, joinWords(v.argv, ""))
 	if v.base != v.name {
 		v.loose = append(v.loose, joinWords(v.argv, v.base))
@@ -98,9 +101,9 @@ func joinWords(words []bash.Word, first string) string {
 	return b.String()
 }
 
-func strictText(c *bash.Command) string {
+func strictText(assigns, argv []bash.Word) string {
 	var b strings.Builder
-	for _, list := range [][]bash.Word{c.Assigns, c.Argv} {
+	for _, list := range [][]bash.Word{assigns, argv} {
 		for _, w := range list {
 			if strings.Contains(w.Text, wordSep) {
 				return ""
@@ -120,7 +123,7 @@ func (p *commandPattern) allows(v *commandView) bool {
 		return false
 	}
 	for i := range p.strict {
-		if p.strict[i].match(v.strict) {
+		if p.strict[i].match(v.strict) || v.assigned != "" && p.strict[i].match(v.assigned) {
 			return true
 		}
 	}

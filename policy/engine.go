@@ -224,7 +224,7 @@ func (r *run) onlyRules(ctx context.Context) {
 		r.settle(Allow, why)
 		return
 	}
-	r.finish(ctx, Ask, r.floor)
+	r.person(ctx, r.floor, nil)
 }
 
 // decision assembles the answer.

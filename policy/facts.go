@@ -406,9 +406,12 @@ func (e *Engine) locate(a *access, full string, noFollow, inScript bool) {
 		return
 	}
 	if inScript && e.cfg.PrivateTmp && (within(a.given, "/tmp") || within(a.given, "/var/tmp") || within(a.given, "/dev/shm")) {
-		// A run sees its own directory there, whatever links the host's has.
-		a.real, a.zone = a.given, writeRoot
-		return
+		// A run sees its own directory there, whatever links the host's has,
+		// but for the roots that are granted below it.
+		if _, z := e.zoneOf(a.given); z == outside {
+			a.real, a.zone = a.given, writeRoot
+			return
+		}
 	}
 	real, err := e.realPath(full, noFollow, inScript)
 	if err != nil {

@@ -64,8 +64,8 @@ func (f *facts) scriptParts() []part {
 	}
 	for i := range f.commands {
 		v := &f.commands[i]
-		if len(v.argv) == 0 || v.cmd.Kind == bash.Function {
-			continue
+		if len(v.argv) == 0 || v.cmd.Kind == bash.Function || v.base == "exec" && len(v.argv) == 1 {
+			continue // exec alone applies its redirections
 		}
 		if opaque[i] == "" && f.transparent(i) {
 			continue
