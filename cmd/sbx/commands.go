@@ -19,6 +19,10 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "run a command under confinement", runCommand},
+		{"check", "say whether a command may run, and why", checkCommand},
+		{"policy", "show, explain, test, compare and import policies", policyCommand},
+		{"permissions", "list, add and remove rules", permissionsCommand},
+		{"trust", "let the policy files of a project loosen", trustCommand},
 		{"doctor", "say what this host can enforce and what is missing", doctorCommand},
 		{"clean", "remove outputs, homes and caches that sbx keeps", cleanCommand},
 		{"version", "say which sbx this is", versionCommand},

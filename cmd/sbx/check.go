@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"sandboxd/policy"
+	"sandboxd/policy/settings"
+)
+
+// Exit codes of sbx check.
+const (
+	checkAsk  = 1
+	checkDeny = 2
+)
+
+func checkCommand(p *program) *cli.Command {
+	return &cli.Command{
+		UsageText: examples("sbx check 'git push --force'", "sbx check --json -- rm -rf build", "sbx check --tool read_file --args '{\"file_path\":\".env\"}'",
+			"sbx check --batch commands.jsonl"),
+		Description: "Decides and explains; nothing is run. One word is a Bash script, several are one command.\nExit status: 0 allow, 1 ask, 2 deny, 125 misuse; with --batch 0 when every line was answered.",
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print the decision as one JSON object"},
+			&cli.StringFlag{Name: "batch", Usage: "answer every line of `FILE` (- for standard input) with one line", TakesFile: true},
+			&cli.StringFlag{Name: "cwd", Usage: "the `DIR` where the command would start (default: the current directory)", TakesFile: true},
+			&cli.StringFlag{Name: "tool", Usage: "check a call of the tool `NAME` instead of a command"},
+			&cli.StringFlag{Name: "args", Usage: "the tool's arguments, a `JSON` object"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print nothing, the exit status tells"},
+		}, policyFlags()...),
+		Action: p.check,
+	}
+}
+
+func (p *program) check(c *cli.Context) error {
+	cwd, err := checkCwd(c)
+	if err != nil {
+		return err
+	}
+	if c.IsSet("batch") {
+		if c.Args().Len() > 0 || c.IsSet("tool") || c.IsSet("args") {
+			return misuse("the file holds the commands", "--batch takes no command and no --tool")
+		}
+		return p.checkBatch(c, cwd)
+	}
+	call, title, err := checkedCall(c, cwd)
+	if err != nil {
+		return err
+	}
+	e, err := p.loadSettings(c)
+	if err != nil {
+		return err
+	}
+	eng, err := engine(e)
+	if err != nil {
+		return err
+	}
+	d := eng.Check(c.Context, call)
+	switch {
+	case c.Bool("quiet"):
+	case c.Bool("json"):
+		err = p.writeJSON(d)
+	default:
+		err = p.writeOut("%s", decisionText(d, title, e))
+	}
+	if err != nil {
+		return err
+	}
+	return checkStatus(d.Verdict)
+}
+
+func checkStatus(v policy.Verdict) error {
+	switch v {
+	case policy.Allow:
+		return nil
+	case policy.Ask:
+		return exitStatus(checkAsk)
+	case policy.Deny:
+		return exitStatus(checkDeny)
+	}
+	return exitStatus(checkDeny)
+}
+
+// checkCwd returns the absolute directory of --cwd, or the current one.
+func checkCwd(c *cli.Context) (string, error) {
+	here, err := os.Getwd()
+	if err != nil && (!c.IsSet("cwd") || !filepath.IsAbs(c.String("cwd"))) {
+		return "", &failure{code: exitSandbox, stage: "workspace", hint: "change to a directory that exists", err: err}
+	}
+	if !c.IsSet("cwd") {
+		return here, nil
+	}
+	dir := c.String("cwd")
+	if dir == "" {
+		return "", misuse("name a directory", "--cwd is empty")
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(here, dir)
+	}
+	return filepath.Clean(dir), nil
+}
+
+// checkedCall reads the call from flags and operands; title is what to show of
+// it.
+func checkedCall(c *cli.Context, cwd string) (call policy.Call, title string, err error) {
+	words := c.Args().Slice()
+	if c.IsSet("tool") || c.IsSet("args") {
+		if c.String("tool") == "" {
+			return call, "", misuse("name the tool, as in --tool read_file", "--args without --tool")
+		}
+		if len(words) > 0 {
+			return call, "", misuse("put the command into --args", "--tool takes no command")
+		}
+		args, err := policy.DecodeArgs([]byte(c.String("args")))
+		if err != nil {
+			return call, "", misuse(`write an object, as in --args '{"file_path":"x"}'`, "--args: %v", err)
+		}
+		return policy.Call{Tool: c.String("tool"), Args: args, Cwd: cwd}, c.String("tool") + " " + c.String("args"), nil
+	}
+	switch len(words) {
+	case 0:
+		return call, "", misuse("write it as one word, as in: sbx check 'git push'", "no command to check")
+	case 1:
+		return policy.BashCall(words[0], cwd), words[0], nil
+	}
+	return policy.ArgvCall(words, cwd), strings.Join(words, " "), nil
+}
+
+// decisionText is a decision for people: the verdict, why, each command, and
+// what would allow it.
+func decisionText(d policy.Decision, title string, e *settings.Effective) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintln(&b, oneLine(fmt.Sprintf(format, args...))) }
+	line("%-5s %s", d.Verdict, shortLine(title))
+	line("by    %s", d.Reason)
+	if len(d.Commands) > 1 || len(d.Commands) == 1 && len(d.Commands[0].Via) > 0 {
+		line("commands:")
+		for _, cmd := range d.Commands {
+			why := ""
+			if cmd.Reason != nil {
+				why = cmd.Reason.String()
+			}
+			line("  %-5s %-40s %s", cmd.Verdict, shortLine(strings.Join(cmd.Argv, " ")), why)
+		}
+	}
+	for _, list := range []struct {
+		name  string
+		items []string
+	}{{"writes", d.Writes}, {"unknown", d.Unknown}, {"not compared", d.Unmatched}} {
+		if len(list.items) > 0 {
+			line("%s: %s", list.name, shortLine(strings.Join(list.items, ", ")))
+		}
+	}
+	if d.Verdict != policy.Allow {
+		line("to allow: %s", remedy(d))
+	}
+	for _, n := range e.Ignored {
+		line("ignored: %s", n)
+	}
+	return b.String()
+}
+
+// remedy says what would allow the call.
+func remedy(d policy.Decision) string {
+	if d.Suggest != nil {
+		if text, ok := suggestion(d.Suggest); ok {
+			return text
+		}
+	}
+	if r, ok := d.Reason.(policy.RuleReason); ok {
+		if r.Kind == policy.DenyRule {
+			return "narrow that rule; no flag or mode overrides a deny"
+		}
+		return "answer the question when it is asked, or narrow that rule"
+	}
+	if d.Verdict == policy.Ask {
+		return "answer the question when it is asked; no rule lifts it"
+	}
+	return "nothing in a policy does"
+}
+
+// suggestion is what package policy proposes, as a command to type.
+func suggestion(s *policy.Suggestion) (string, bool) {
+	if len(s.Rules) == 0 {
+		return s.Instead, s.Instead != ""
+	}
+	var words []string
+	for _, r := range s.Rules {
+		words = append(words, policy.QuoteWord(r))
+	}
+	out := "sbx permissions add allow " + strings.Join(words, " ")
+	if s.AlsoAllows != "" {
+		out += " (also allows " + s.AlsoAllows + ")"
+	}
+	return out, true
+}
+
+// shortLine keeps a line readable.
+func shortLine(s string) string {
+	if len(s) <= 160 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:157], "") + "..."
+}
