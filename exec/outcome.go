@@ -141,6 +141,7 @@ func (l *launch) describe() {
 	default:
 		part("network", "seccomp: no IP sockets")
 		gap("loopback", "no net namespace", "IP sockets are refused, inside the run too")
+		gap("network state", "no net namespace", "the host's interfaces and listeners can be read in /proc/net; nothing can be sent")
 	}
 	if l.pidNS {
 		part("processes", "pid namespace")
