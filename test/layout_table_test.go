@@ -45,7 +45,9 @@ var plan = map[string]room{
 	"test":                   {},
 }
 
-// topLevel names what may stand in the root of the tree besides the rooms.
+// topLevel names what may stand in the root of the tree besides the rooms. The
+// last two are what go build leaves there.
 var topLevel = []string{
 	".ci", ".git", ".gitignore", "bin", "docs", "go.mod", "go.sum", "LICENSE", "Makefile", "README.md",
+	"sbx", "sandboxd",
 }
