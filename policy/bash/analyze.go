@@ -57,6 +57,8 @@ type analyzer struct {
 	// cur is the command that is being read.
 	cur int
 	via []string
+	// src is the text that is being read; positions of its nodes refer to it.
+	src string
 	// hdoc: the text being expanded is the body of a here-document.
 	hdoc bool
 
@@ -209,6 +211,9 @@ func (a *analyzer) document(st *state, s string) []string {
 		return []string{anyText}
 	}
 	defer a.leave()
+	src := a.src
+	a.src = s
+	defer func() { a.src = src }()
 	return a.quotedText(st, w)
 }
 
@@ -260,6 +265,9 @@ func (a *analyzer) script(st *state, code string) {
 		code = code[:at] + " " + code[at+1:]
 		stmts, err = parse(code, syntax.LangBash)
 	}
+	src := a.src
+	a.src = code
+	defer func() { a.src = src }()
 	a.stmts(st, stmts)
 	if err != nil {
 		a.fault(st, code, err)
@@ -335,6 +343,7 @@ func (a *analyzer) finishScript(st *state) {
 		f.called = true
 		c := a.fork(st)
 		c.params, c.more = nil, true
+		a.src = f.src
 		a.stmt(c, f.body)
 	}
 	a.repeat--

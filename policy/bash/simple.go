@@ -366,7 +366,10 @@ func (a *analyzer) nestedCall(v *invocation, f *function) {
 	for _, b := range v.env {
 		a.assign(st, b.name, b.alts, false)
 	}
+	src := a.src
+	a.src = f.src
 	a.stmt(st, f.body)
+	a.src = src
 	st.settle()
 	st.params, st.more = params, more
 }

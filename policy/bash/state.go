@@ -34,6 +34,7 @@ type element struct {
 // function is one possible body of a function.
 type function struct {
 	body   *syntax.Stmt
+	src    string // the text that body is part of
 	called bool
 }
 

@@ -21,6 +21,8 @@ func (a *analyzer) commandSubst(st *state, c *syntax.CmdSubst, quoted bool) [][]
 			a.effect(s, Effect{Kind: Read, Path: p, Source: Redirect, Command: -1})
 			out.copyFrom(a.content(s, p))
 		}
+	} else if code, ok := a.backquoted(c, quoted); ok {
+		a.evalCode(s, code)
 	} else {
 		a.substStmts(s, c.Stmts)
 	}
@@ -38,6 +40,27 @@ func (a *analyzer) commandSubst(st *state, c *syntax.CmdSubst, quoted bool) [][]
 		res = append(res, []segment{{quoted: quoted}})
 	}
 	return res
+}
+
+// backquoted returns the text of `…` when backslashes nest in it: the parser
+// undoes them once too often in the third level.
+func (a *analyzer) backquoted(c *syntax.CmdSubst, quoted bool) (code string, ok bool) {
+	from, to := int(c.Left.Offset())+1, int(c.Right.Offset())
+	if !c.Backquotes || from > to || to >= len(a.src) || a.src[from-1] != '`' || a.src[to] != '`' {
+		return "", false
+	}
+	s := a.src[from:to]
+	if !strings.Contains(s, "\\\\") {
+		return "", false
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && (strings.IndexByte("$`\\", s[i+1]) >= 0 || quoted && s[i+1] == '"') {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String(), true
 }
 
 // substStmts reads statements in a nested position.
@@ -80,13 +103,13 @@ func (a *analyzer) procSubst(st *state, p *syntax.ProcSubst) string {
 	if a.outProcs == nil {
 		a.outProcs = make(map[string]*pendingProc)
 	}
-	pos := a.pos
+	pos, src := a.pos, a.src
 	a.outProcs[name] = &pendingProc{run: func(in *text) {
-		saved := a.pos
-		a.pos = pos
+		savedPos, savedSrc := a.pos, a.src
+		a.pos, a.src = pos, src
 		s.in = in
 		a.stmts(s, p.Stmts)
-		a.pos = saved
+		a.pos, a.src = savedPos, savedSrc
 	}}
 	return name
 }

@@ -29,7 +29,7 @@ const (
 const maxAlts = 8
 
 // maxText bounds one string that is built up by expansion, in bytes.
-const maxText = 1 << 20
+const maxText = 1 << 17
 
 // hasHole reports whether s has an unknown part.
 func hasHole(s string) bool {

@@ -554,7 +554,7 @@ func (a *analyzer) funcDecl(st *state, c *syntax.FuncDecl) {
 }
 
 func (a *analyzer) defineFunc(st *state, name string, body *syntax.Stmt) {
-	f := &function{body: body}
+	f := &function{body: body, src: a.src}
 	for _, g := range a.funcs {
 		if g.body == body {
 			f = g

@@ -96,7 +96,20 @@ func (a *analyzer) segments(st *state, w *syntax.Word, quoted bool) [][]segment 
 	for i, p := range w.Parts {
 		alts = crossSegments(alts, a.part(st, p, quoted, i == 0, len(w.Parts) == 1))
 	}
+	a.spendText(alts)
 	return alts
+}
+
+// spendText pays for the bytes of an expansion, at about 1 ns each.
+func (a *analyzer) spendText(alts [][]segment) {
+	n := 0
+	for _, segs := range alts {
+		n += len(segs)
+		for i := range segs {
+			n += len(segs[i].s) / 32
+		}
+	}
+	a.spend(n / 4)
 }
 
 func crossSegments(a, b [][]segment) [][]segment {
@@ -338,6 +351,9 @@ func escapePattern(s string) string {
 
 // ifs splits unquoted expansion text at the field separators.
 func (a *analyzer) ifs(st *state, s string) []segment {
+	if a.spend(len(s) / 32) {
+		return []segment{{s: anyText, many: true}}
+	}
 	seps := " \t\n"
 	if v, ok := st.vars["IFS"]; ok {
 		if len(v.alts) != 1 || v.unset && v.alts[0] != seps || hasHole(v.alts[0]) {
