@@ -48,6 +48,9 @@ type run struct {
 	when  when
 	trace *tracer
 	facts *facts
+	// denied is what the deny rules said about deniedFacts.
+	denied      match
+	deniedFacts *facts
 	// partVerdicts are filled from the parts' stages.
 	parts    []part
 	verdicts []partVerdict
@@ -102,7 +105,10 @@ func (r *run) decide(ctx context.Context) {
 // denyStage compares the deny rules with all that is known of the call.
 func (r *run) denyStage() (possible match, denied bool) {
 	defer r.trace.begin(StageDeny)()
-	m := r.st.deny(r.facts, r.when)
+	if r.deniedFacts != r.facts { // else no hook changed anything
+		r.denied, r.deniedFacts = r.st.deny(r.facts, r.when), r.facts
+	}
+	m := r.denied
 	switch {
 	case m.rule == nil:
 	case m.possible:

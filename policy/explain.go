@@ -203,6 +203,8 @@ func (r *run) explainAccess(x *explainer, a *access) {
 		x.note(highRisk, "changes "+where+", a part of the system", "the system may stop working")
 	case a.known() && a.zone < writeRoot:
 		x.note(highRisk, "changes "+where+", outside the roots", "it is not part of the work at hand")
+	case a.verb == effectDelete && a.command >= 0 && r.facts.commands[a.command].base == "mv":
+		x.note(mediumRisk, "moves "+where, "what was at the target before is replaced")
 	case a.verb == effectDelete && a.tree:
 		x.note(highRisk, "removes "+where+" with all below it", "what was not committed is lost")
 	case a.verb == effectDelete:

@@ -127,12 +127,24 @@ func (r *run) changes() {
 			continue
 		}
 		switch {
+		case r.removesRoot(a):
+			r.ask(a.command, SafetyReason{Check: "whole-root", Text: "removes the whole of " + a.real})
 		case a.protected != "":
 			r.ask(a.command, SafetyReason{Check: "protected-path", Text: a.real + ": " + a.protected})
 		case a.known() && a.zone < writeRoot:
 			r.ask(a.command, SafetyReason{Check: "outside-roots", Text: a.verb.String() + " " + a.real})
 		}
 	}
+}
+
+// removesRoot reports the removal or move of a root itself, with its .git.
+// find(1) with a condition names the root too, and removes what it finds.
+func (r *run) removesRoot(a *access) bool {
+	if a.verb != effectDelete || a.zone < writeRoot || a.command < 0 || r.facts.commands[a.command].base == "find" {
+		return false
+	}
+	root, _ := r.e.zoneOf(a.real)
+	return a.real == root
 }
 
 // heldByKernel: a possible match of a rule about one path without wildcards

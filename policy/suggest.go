@@ -208,8 +208,8 @@ func (r *run) commandRuleFor(p *part) (rule, also, why string) {
 		return "", "", "nothing is suggested for what is not known: " + p.opaque
 	case v.holes || v.strict == "":
 		return "", "", "the command has words that are known at run time only"
-	case v.cmd.Kind == bash.ScriptFile:
-		return "", "", "a script file can change after it was allowed"
+	case v.cmd.Kind == bash.ScriptFile, strings.Contains(v.name, "/") && !r.system(v.name):
+		return "", "", "a program file that can be written can change after it was allowed"
 	case opensAnything()[v.base] && !closedCommand(v):
 		return "", "", v.base + " runs whatever it is told; allow what it should run, or write the rule yourself"
 	case !harmlessAssigns(v.cmd.Assigns):
@@ -229,6 +229,12 @@ func (r *run) commandRuleFor(p *part) (rule, also, why string) {
 		also = "this exact command, with whatever its files say at that time"
 	}
 	return "run_bash(" + text + ")", also, ""
+}
+
+// system reports a program in a directory that commands cannot write.
+func (r *run) system(program string) bool {
+	_, z := r.e.zoneOf(program)
+	return z == systemDir
 }
 
 // closedCommand reports a sub-command whose exact command line runs what the

@@ -129,9 +129,6 @@ func (e *Engine) protection(a *access, root string) string {
 		rel = a.real[len(root):]
 	}
 	if rel == "" {
-		if a.tree || a.verb == effectDelete {
-			return "the whole of " + root
-		}
 		return ""
 	}
 	if entry, ok := policypath.Match(rel[1:]); ok {
