@@ -10,7 +10,10 @@ import (
 // vectors are all of them, section by section of docs/confinement.md.
 func vectors() []vector {
 	return slices.Concat(
-		readVectors(), observeVectors(), mountVectors(),
+		readVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
+		netVectors(),
+		netListVectors(),
+		unixVectors(),
 	)
 }
 
