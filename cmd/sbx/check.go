@@ -36,6 +36,9 @@ func checkCommand(p *program) *cli.Command {
 }
 
 func (p *program) check(c *cli.Context) error {
+	if args, ok := flagsBehindScript(c); ok {
+		return p.app([]string{"check"}).RunContext(c.Context, args)
+	}
 	cwd, err := checkCwd(c)
 	if err != nil {
 		return err
@@ -70,6 +73,33 @@ func (p *program) check(c *cli.Context) error {
 		return err
 	}
 	return checkStatus(d.Verdict)
+}
+
+// flagsBehindScript reads sbx check 'git push origin' --json, which is often
+// typed: when the first operand holds a blank it is a script and no program, so
+// flags behind it are ours. It returns the command line in the order that the
+// flag parser wants.
+func flagsBehindScript(c *cli.Context) (args []string, ok bool) {
+	words := c.Args().Slice()
+	if len(words) < 2 || !strings.ContainsAny(words[0], " \t\n") || !strings.HasPrefix(words[1], "--") {
+		return nil, false
+	}
+	args = []string{"sbx", "check"}
+	for _, name := range c.LocalFlagNames() {
+		switch value := c.Value(name).(type) {
+		case bool:
+			if len(name) > 1 {
+				args = append(args, "--"+name)
+			}
+		case cli.StringSlice:
+			for _, v := range value.Value() {
+				args = append(args, "--"+name, v)
+			}
+		default:
+			args = append(args, "--"+name, c.String(name))
+		}
+	}
+	return append(append(args, words[1:]...), "--", words[0]), true
 }
 
 func checkStatus(v policy.Verdict) error {
