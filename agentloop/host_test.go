@@ -135,3 +135,5 @@ func cli(path string, a policy.PathAccess) policy.PathGrant {
 func from(kind policy.SourceKind, path string, a policy.PathAccess) policy.PathGrant {
 	return policy.PathGrant{Path: path, Access: a, Source: policy.Source{Kind: kind, File: "policy.toml", Line: 7}}
 }
+
+func grantOf(network, unix []string) policy.Grant { return policy.Grant{Network: network, Unix: unix} }

@@ -143,6 +143,17 @@ func TestWideDirectoriesOnPathAreNotGranted(t *testing.T) {
 	if len(r.Warnings) < 4 {
 		t.Errorf("warnings %q", r.Warnings)
 	}
+	// A home without any known secret is no tool either.
+	bare := newHost(t)
+	bare.file("home/u/notes", script, 0o755)
+	bare.file("home/u/.local/share/x", "", 0o644)
+	bare.Environ = []string{"PATH=/:" + bare.Home + ":" + bare.path("home") + ":" + bare.path("home/u/.local/share") + ":/usr/bin", "HOME=" + bare.Home, "JAVA_HOME=" + bare.Home}
+	s, _ = bare.build(policy.Grant{}, HostView{MountView: true})
+	for _, path := range []string{bare.path("home/u/notes"), bare.path("home/u/.local/share/x"), "/var/log"} {
+		if got := access(s.View, path); got != exec.Deny {
+			t.Errorf("%s has access %v", path, got)
+		}
+	}
 }
 
 func TestToolchainThroughLinksKeepsItsName(t *testing.T) {
