@@ -15,6 +15,9 @@ func describe(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return &failure{code: exitRefused, stage: "policy", hint: r.toAllow, err: err}
+	}
 	if e, ok := errors.AsType[*agentloop.ProgramError](err); ok {
 		hint := e.Hint
 		if hint == "" && !e.Found {

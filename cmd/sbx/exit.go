@@ -54,12 +54,17 @@ func exitCode(err error) int {
 	return exitSandbox
 }
 
-// report tells a person about err, one line for the error and one for the hint.
+// report tells a person about err: one line for the error and one for the hint,
+// or what was denied, by what, and how to allow it.
 func report(stderr io.Writer, err error) {
 	if err == nil {
 		return
 	}
 	if _, ok := errors.AsType[exitStatus](err); ok {
+		return
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		fmt.Fprintf(stderr, "sbx: denied: %s\nsbx: by: %s\nsbx: to allow: %s\n", oneLine(r.what), oneLine(r.by), oneLine(r.toAllow))
 		return
 	}
 	fmt.Fprintf(stderr, "sbx: error: %s\n", oneLine(err.Error()))

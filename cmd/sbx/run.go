@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,12 +53,14 @@ type job struct {
 	plan     agentloop.Report
 	runner   *exec.Runner
 	stateDir string
+	// policyWarnings say what a policy file says in vain.
+	policyWarnings []string
 	// stateWarnings say where our own directories had to move.
 	stateWarnings []string
 }
 
 func (j *job) do(ctx context.Context) error {
-	if err := j.prepare(); err != nil {
+	if err := j.prepare(ctx); err != nil {
 		return j.refused(err)
 	}
 	defer j.cleanUp()
@@ -72,8 +75,11 @@ func (j *job) do(ctx context.Context) error {
 }
 
 // prepare turns what was asked for into a complete Spec.
-func (j *job) prepare() error {
+func (j *job) prepare(ctx context.Context) error {
 	caller, warnings := agentloop.CurrentCaller(j.p.environ)
+	if err := j.applyPolicy(ctx, caller); err != nil {
+		return err
+	}
 	host := exec.LoadHost(caller.CacheDir)
 	j.stateDir = caller.StateDir
 	j.runner = exec.NewRunner(host)
@@ -89,6 +95,7 @@ func (j *job) prepare() error {
 	}
 	// Where state had to move is of interest when something failed or was asked.
 	j.stateWarnings = warnings
+	plan.Warnings = append(j.policyWarnings, plan.Warnings...)
 	plan.WithheldEnv = withoutSet(plan.WithheldEnv, spec.Env)
 	spec.Tier = j.o.tier
 	if j.o.json && caller.StateDir != "" {
@@ -182,7 +189,7 @@ func (j *job) explain(res exec.Result, warnings []string) {
 func (j *job) refused(err error) error {
 	f := describe(err)
 	outcome := exec.NotSetUp
-	if f.code == exitRefused && f.stage == "policy" {
+	if _, ok := errors.AsType[*refusal](err); ok {
 		outcome = exec.Refused
 	}
 	object := newResultObject(exec.Result{Outcome: outcome, ExitCode: f.code, UID: os.Geteuid(), GID: os.Getegid()}, j.o.argv)

@@ -15,8 +15,11 @@ import (
 // runOptions is what the command line of sbx run asks for.
 type runOptions struct {
 	argv  []string
-	grant policy.Grant
-	tier  exec.Tier
+	grant policy.Grant // of the flags alone
+	// policyFiles and profile are read besides the files that always hold.
+	policyFiles []string
+	profile     string
+	tier        exec.Tier
 	// passFDs are descriptors of ours that the command gets under the same number.
 	passFDs []int
 	// statusFD receives the result without the output. -1 means none.
@@ -40,6 +43,8 @@ func runFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "net", Usage: "`WHAT` the command may reach: none or full (default: none)"},
 		&cli.StringSliceFlag{Name: "unix", Usage: "let the command connect to the UNIX socket `PATH`, or @NAME"},
 		&cli.StringSliceFlag{Name: "env", Usage: "pass the variable `NAME`, or set NAME=VALUE"},
+		&cli.StringSliceFlag{Name: "policy", Usage: "also read the policy `FILE`, as strong as a flag", TakesFile: true},
+		&cli.StringFlag{Name: "profile", Usage: "use the profile `NAME|FILE`", TakesFile: true},
 		&cli.StringFlag{Name: "timeout", Usage: "end the command after `TIME` (default: no limit)"},
 		&cli.StringFlag{Name: "memory", Usage: "end the command above `SIZE` of memory"},
 		&cli.StringFlag{Name: "pids", Usage: "allow at most `N` tasks (default: 256)"},
@@ -80,8 +85,6 @@ type laterFlag struct {
 func laterFlags() []laterFlag {
 	return []laterFlag{
 		{"publish", false, "a server can be reached inside its own run, or from outside with --net full"},
-		{"profile", false, "write the grants as flags: --ro, --rw, --net, --env"},
-		{"policy", false, "write the grants as flags: --ro, --rw, --net, --env"},
 		{"ephemeral", true, "run in a copy: git worktree add, then sbx run --workspace"},
 		{"cache", false, "caches are private to each workspace"},
 		{"detach", true, "let the shell do it: sbx run -- COMMAND &"},
@@ -116,7 +119,7 @@ func parseRun(c *cli.Context, cwd string) (runOptions, error) {
 		}
 	}
 	o.grant.User = c.String("user")
-	o.grant.PrivateTmp = true
+	o.policyFiles, o.profile = c.StringSlice("policy"), c.String("profile")
 	o.grant.Syscalls = c.String("syscalls")
 	o.grant.NoExecWrite = c.Bool("no-exec-write")
 	return o, nil
@@ -161,7 +164,6 @@ func fromCwd(cwd, path string) string {
 }
 
 func readNetwork(c *cli.Context, o *runOptions) error {
-	o.grant.Network = []string{"none"}
 	if values := c.StringSlice("net"); len(values) > 0 {
 		for _, v := range values {
 			if v != "none" && v != "full" {

@@ -57,7 +57,9 @@ func (p *program) connect(s *exec.Spec, o runOptions) ([]*cappedWriter, error) {
 		s.TTY = p.stdin
 	}
 	if o.json {
-		s.Limits.OutputBytes = int(o.outputBytes)
+		if o.outputBytes != 0 {
+			s.Limits.OutputBytes = int(o.outputBytes)
+		}
 		return nil, nil // captured into the result
 	}
 	s.Stdout, s.Stderr = p.stdout, p.stderr

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"sandboxd/agentloop"
+	"sandboxd/policy"
+	"sandboxd/policy/settings"
+)
+
+// applyPolicy reads the policy files that hold for the workspace, puts what the
+// flags ask for on top, and lets deny and ask rules stop the command. The safety
+// floors, the default and modes do not apply: who types sbx run has decided.
+func (j *job) applyPolicy(ctx context.Context, c agentloop.Caller) error {
+	ws, _, err := agentloop.DetectWorkspace(c.Cwd, j.o.grant.Workspace, c)
+	if err != nil {
+		return err
+	}
+	j.plan.Workspace = ws.Root
+	e, err := settings.Load(settings.Options{
+		Workspace: ws.Root, Environ: j.p.environ,
+		PolicyFiles: fromHere(c.Cwd, j.o.policyFiles), Profile: j.o.profile,
+	})
+	if err != nil {
+		return settingsFailure(err)
+	}
+	for _, n := range e.Ignored {
+		j.policyWarnings = append(j.policyWarnings, "ignored: "+n.String())
+	}
+	if err := j.checkRules(ctx, e, c.Cwd); err != nil {
+		return err
+	}
+	j.o.grant, err = mergeGrant(e, j.o.grant)
+	return err
+}
+
+// checkRules asks the engine. Without a rule there is nothing to ask it.
+func (j *job) checkRules(ctx context.Context, e *settings.Effective, cwd string) error {
+	cfg, err := e.Config()
+	if err != nil {
+		return settingsFailure(err)
+	}
+	if len(cfg.Rules) == 0 {
+		return nil
+	}
+	cfg.OnlyRules, cfg.Mode, cfg.Confinement = true, policy.ModeDefault, policy.FullyConfined
+	if !j.o.dryRun {
+		cfg.Askers = terminalAskers(strings.Join(j.o.argv, " "))
+	}
+	engine, err := policy.NewEngine(cfg)
+	if err != nil {
+		return settingsFailure(err)
+	}
+	d := engine.Decide(ctx, policy.ArgvCall(j.o.argv, cwd))
+	if d.Verdict == policy.Allow {
+		return nil
+	}
+	toAllow := remedy(d)
+	if _, ok := d.Reason.(policy.HeadlessReason); ok {
+		toAllow = "run it from a terminal and answer, or narrow that rule"
+	}
+	return &refusal{what: strings.Join(j.o.argv, " "), by: d.Reason.String(), toAllow: toAllow}
+}
+
+// refusal is a command that the policy does not let run.
+type refusal struct{ what, by, toAllow string }
+
+func (r *refusal) Error() string { return "denied: " + r.what + ": " + r.by }
+
+// mergeGrant puts the flags over what the files say. Paths of both count, each
+// with its source. A limit of the managed policy can only be tightened.
+func mergeGrant(e *settings.Effective, flags policy.Grant) (policy.Grant, error) {
+	g := e.Grant()
+	g.Workspace, g.User, g.ReadOnlyWorkspace = flags.Workspace, flags.User, false
+	g.Paths = slices.Concat(g.Paths, flags.Paths)
+	g.Unix = slices.Concat(g.Unix, flags.Unix)
+	g.EnvPass = slices.Concat(g.EnvPass, flags.EnvPass)
+	g.EnvSet = slices.Concat(g.EnvSet, flags.EnvSet)
+	g.NoExecWrite = g.NoExecWrite || flags.NoExecWrite
+	if flags.Syscalls != "" {
+		g.Syscalls = flags.Syscalls
+	}
+	if len(flags.Network) > 0 {
+		g.Network = flags.Network
+	}
+	for _, n := range g.Network {
+		if n != "none" && n != "full" {
+			return g, misuse("--net none runs without the network; a list of hosts is never widened to the whole network",
+				"the policy grants %s: access by host is not available in this version", n)
+		}
+	}
+	l, f := &g.Limits, flags.Limits
+	overrideLimit(&l.Timeout, f.Timeout, managed(e.Limits.Timeout))
+	overrideLimit(&l.CPU, f.CPU, managed(e.Limits.CPU))
+	overrideLimit(&l.MemoryBytes, f.MemoryBytes, managed(e.Limits.Memory))
+	overrideLimit(&l.Tasks, f.Tasks, managed(e.Limits.Tasks))
+	overrideLimit(&l.FileBytes, f.FileBytes, managed(e.Limits.FileSize))
+	return g, nil
+}
+
+// managed reports whether a value comes from the managed policy.
+func managed[T any](v settings.Value[T]) bool {
+	return v.Set && v.From.Kind == policy.SourceManaged
+}
+
+// overrideLimit replaces a limit by that of a flag: 0 is not given, negative is
+// unlimited.
+func overrideLimit[T ~int | ~int64](limit *T, flag T, managed bool) {
+	if flag == 0 || managed && *limit > 0 && (flag < 0 || flag > *limit) {
+		return
+	}
+	*limit = flag
+}
+
+// terminalAskers is the person at the terminal, if there is one.
+func terminalAskers(command string) []policy.Asker {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	_ = tty.Close()
+	return []policy.Asker{terminalAsker{command}}
+}
+
+// terminalAsker asks on the controlling terminal, whatever standard input is.
+type terminalAsker struct{ command string }
+
+// Ask shows one question. Only "y" or "yes" allows.
+func (a terminalAsker) Ask(ctx context.Context, q policy.Question) (policy.Answer, error) {
+	deny := policy.Answer{Verdict: policy.Deny, By: "terminal"}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return deny, err
+	}
+	defer tty.Close()
+	stop := context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err = fmt.Fprintf(tty, "sbx: asked: %s\nsbx: by: %s\nsbx: run it? [y/N] ", oneLine(a.command), oneLine(q.Reason.String()))
+	if err != nil {
+		return deny, err
+	}
+	answer := make([]byte, 64) // a terminal gives one line at a time
+	n, err := tty.Read(answer)
+	if err != nil {
+		return deny, err
+	}
+	if word := strings.TrimSpace(string(answer[:n])); word == "y" || word == "yes" {
+		return policy.Answer{Verdict: policy.Allow, By: "terminal"}, nil
+	}
+	return deny, nil
+}
