@@ -11,9 +11,7 @@ import (
 func vectors() []vector {
 	return slices.Concat(
 		readVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
-		netVectors(),
-		netListVectors(),
-		unixVectors(),
+		netVectors(), netListVectors(), unixVectors(), processVectors(),
 	)
 }
 
