@@ -69,9 +69,11 @@ type analyzer struct {
 	seen   map[string]int
 	repeat int
 
-	traps    []trapCode
-	funcs    []*function
-	running  map[*function]int
+	traps   []trapCode
+	funcs   []*function
+	running map[*function]int
+	// late flushes process substitutions that stay open to the end.
+	late     []func()
 	procs    int
 	outProcs map[string]*pendingProc
 }
@@ -329,6 +331,9 @@ func mayDiffer(code string) bool {
 // finishScript reads what runs after the last line: traps, and functions that
 // were never called but may be by code we do not see.
 func (a *analyzer) finishScript(st *state) {
+	for _, f := range a.late {
+		f()
+	}
 	a.repeat++
 	for i := 0; i < len(a.traps) && i < 64; i++ {
 		t := a.traps[i]

@@ -110,7 +110,7 @@ func (a *analyzer) assignArray(st *state, name string, s *syntax.Assign) {
 		}
 		if e.Index != nil {
 			key, known := "", false
-			if w, ok := e.Index.(*syntax.Word); ok && v.assoc {
+			if w, ok := e.Index.(*syntax.Word); ok && (v.assoc || name == "BASH_CMDS" || name == "BASH_ALIASES") {
 				keys := a.scalar(st, w)
 				key, known = keys[0], len(keys) == 1
 			} else if n, ok := a.arith(st, e.Index); ok {
@@ -146,9 +146,14 @@ func (a *analyzer) assignArray(st *state, name string, s *syntax.Assign) {
 		}
 	}
 	st.set(name, &v)
-	if name == "PROMPT_COMMAND" {
-		for _, e := range v.elems {
+	for _, e := range v.elems {
+		switch name {
+		case "PROMPT_COMMAND":
 			a.promptCommand(st, e.alts)
+		case "BASH_CMDS":
+			st.setHash(e.key, e.alts)
+		case "BASH_ALIASES":
+			st.setAlias(e.key, e.alts)
 		}
 	}
 }

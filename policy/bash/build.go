@@ -83,13 +83,14 @@ func (a *analyzer) compiler(v *invocation, p *program) {
 			chosen = true
 		}
 	}
-	for _, o := range g.opts {
-		if (o.name == "B" || o.name == "wrapper" || o.name == "specs" || o.name == "fplugin") && o.has {
-			chosen = true
-			if o.name == "wrapper" {
-				cmd, _, _ := strings.Cut(o.val.Text, ",")
-				a.startCode(v, cmd)
-			}
+	for i, w := range v.argv {
+		switch s := w.Text; {
+		case s == "-wrapper" && i+1 < len(v.argv):
+			cmd, _, _ := strings.Cut(v.argv[i+1].Text, ",")
+			a.startCode(v, cmd)
+		case s == "-run" && chosen, strings.HasPrefix(s, "-B") && len(a.files) > 0, strings.HasPrefix(s, "@"), startsUnknown(s) && w.Many,
+			strings.HasPrefix(s, "-specs") || strings.HasPrefix(s, "-fplugin") || strings.HasPrefix(s, "-fuse-ld=/"):
+			a.noteHere(UnknownCode, "compiler option "+s)
 		}
 	}
 	out, ok := g.get("o", "output", "out")
@@ -169,7 +170,6 @@ func (a *analyzer) goTool(v *invocation, p *program) {
 		}
 	case "run", "generate", "tool", "test", "build", "install":
 		a.setOpaque()
-		a.consumes(v)
 		if sub == "run" && i+1 < len(argv) && !v.st.in.isWorld() && hasOption(argv[i:], "-") {
 			a.noteHere(UnknownCode, "go run -")
 		}
@@ -200,6 +200,11 @@ func (a *analyzer) packager(v *invocation, p *program) {
 			a.changeDir(n.st, o.val.Text)
 		case roleShell:
 			a.startCode(v, o.val.Text)
+		case roleCode:
+			a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" "+o.name)
+		}
+		if key, val, ok := strings.Cut(o.val.Text, "="); o.name == "config" && ok && cargoRuns(key) {
+			a.startCode(v, strings.Trim(val, `"'[] `))
 		}
 	}
 	a.consumes(&n)
@@ -219,6 +224,8 @@ func (a *analyzer) packager(v *invocation, p *program) {
 		}
 	}
 	switch sub {
+	case "eval", "repl":
+		a.noteHere(UnknownCode, baseName(argv[0].Text)+" "+sub)
 	case "exec", "x", "dlx", "run-script", "run":
 		if sub == "run" || sub == "run-script" {
 			break
@@ -254,6 +261,16 @@ func (a *analyzer) packager(v *invocation, p *program) {
 	}
 	a.setOpaque()
 	a.defaultOut(v)
+}
+
+// cargoRuns reports settings of cargo that name a program.
+func cargoRuns(key string) bool {
+	for _, s := range [...]string{"rustc", "wrapper", "runner", "linker", "rustdoc", "alias", "credential", "git-fetch"} {
+		if strings.Contains(key, s) {
+			return true
+		}
+	}
+	return false
 }
 
 // consumer says which files a program takes code or orders from.
@@ -319,7 +336,8 @@ func (a *analyzer) consumes(v *invocation) {
 		return
 	}
 	a.noteHere(UnknownCode, name+" reads a file that the script wrote")
-	for p, f := range a.files {
+	for _, p := range a.fileNames() {
+		f := a.files[p]
 		if fits("Makefile makefile GNUmakefile *.mk", p) && hasWord("make gmake ninja", name) {
 			for _, t := range f.contents {
 				for _, s := range t.alts {

@@ -55,7 +55,6 @@ func (a *analyzer) python(v *invocation, p *program) {
 // programScript runs a program file of another language, or standard input when there
 // is none.
 func (a *analyzer) programScript(v *invocation, rest []Word, lang string) {
-	a.consumes(v)
 	if len(rest) == 0 || rest[0].Text == "-" || rest[0].Text == "/dev/stdin" {
 		if v.st.in != nil && v.st.in.pure && len(v.st.in.from) > 0 {
 			for _, f := range v.st.in.from {
@@ -88,7 +87,6 @@ func (a *analyzer) programScript(v *invocation, rest []Word, lang string) {
 
 // pythonModule follows python -m: most modules are tools, some take code.
 func (a *analyzer) pythonModule(v *invocation, mod string, rest []Word) {
-	a.consumes(v)
 	switch mod {
 	case "timeit", "code", "asyncio", "idlelib":
 		a.noteHere(UnknownCode, "python -m "+mod)
@@ -163,7 +161,7 @@ func (a *analyzer) interpreter(v *invocation, p *program) {
 
 // loaded is a library or start file that an interpreter is told to read.
 func (a *analyzer) loaded(v *invocation, w Word) {
-	if !w.Known() || a.written(v.st, w.Text) != nil || a.written(v.st, w.Text+".js") != nil {
+	if !w.Known() || strings.Contains(w.Text, ":") || a.written(v.st, w.Text) != nil || a.written(v.st, w.Text+".js") != nil {
 		a.noteHere(UnknownCode, w.Text)
 	}
 }
@@ -203,6 +201,11 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 			a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" from standard input")
 		}
 	}
+	if baseName(v.argv[0].Text) == "sqlite3" && len(g.ops) > 1 {
+		for _, w := range g.ops[1:] {
+			a.sqlite(v, w.Text)
+		}
+	}
 	if f, ok := g.get("f"); ok && (baseName(v.argv[0].Text) == "at" || baseName(v.argv[0].Text) == "batch") {
 		for _, t := range a.scriptTexts(v.st, f.Text) {
 			for _, s := range t.alts {
@@ -211,6 +214,30 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 		}
 	}
 	a.defaultOut(v)
+}
+
+// sqlite follows a command line argument of sqlite3: dot commands and some
+// functions reach outside the data base.
+func (a *analyzer) sqlite(v *invocation, s string) {
+	name, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
+	if name == ".shell" || name == ".system" {
+		a.startCode(v, rest)
+		return
+	}
+	low := strings.ToLower(s)
+	for _, f := range [...]string{"load_extension", "writefile", "edit(", "fts3_tokenizer", "attach"} {
+		if strings.Contains(low, f) {
+			a.noteHere(UnknownCode, "sqlite3 "+s)
+			return
+		}
+	}
+	switch name {
+	case ".tables", ".schema", ".headers", ".mode", ".databases", ".indexes", ".quit", ".exit", ".dump", ".help", ".width", ".stats":
+	default:
+		if strings.HasPrefix(name, ".") || hasAnyHole(s) {
+			a.noteHere(UnknownCode, "sqlite3 "+s)
+		}
+	}
 }
 
 // jq follows jq: env prints secrets, the rest computes.
@@ -257,6 +284,19 @@ func (a *analyzer) loader(v *invocation, p *program) {
 	for _, i := range starts {
 		a.start(v, v.argv[i:])
 	}
+}
+
+// restToShell follows capsh: what stands behind -- are arguments of a shell.
+func (a *analyzer) restToShell(v *invocation, p *program) {
+	for i, w := range v.argv {
+		if w.Text == "--" || w.Text == "==" {
+			g := parseArgs(p, v.argv[:i])
+			a.optionRoles(v, p, &g)
+			a.start(v, append([]Word{{Text: "bash"}}, v.argv[i+1:]...))
+			return
+		}
+	}
+	a.defaultOut(v)
 }
 
 // busybox runs one of its applets, named by the first operand.

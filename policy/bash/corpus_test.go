@@ -44,7 +44,10 @@ func readCases(t testing.TB, name string) []caseLine {
 // judge applies one rule, deny run_bash(canary *) and run_bash(canary), with all
 // else allowed, as DESIGN defines it.
 func judge(script string) (verdict, why string) {
-	a := bash.Analyze(script, bash.Options{Cwd: "/w", Home: "/home/dev"})
+	return judgeAnalysis(bash.Analyze(script, bash.Options{Cwd: "/w", Home: "/home/dev"}))
+}
+
+func judgeAnalysis(a bash.Analysis) (verdict, why string) {
 	for i := range a.Commands {
 		c := &a.Commands[i]
 		if len(c.Argv) > 0 && path.Base(c.Argv[0].Text) == "canary" {

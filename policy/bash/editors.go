@@ -157,7 +157,6 @@ func (a *analyzer) vim(v *invocation, p *program) {
 			}
 		}
 	}
-	a.consumes(v)
 	a.setOpaque()
 	a.defaultOut(v)
 }
@@ -279,7 +278,6 @@ func (a *analyzer) gdb(v *invocation, p *program) {
 			}
 		}
 	}
-	a.consumes(v)
 	a.setOpaque()
 	a.defaultOut(v)
 }

@@ -304,6 +304,16 @@ func (a *analyzer) madeMatching(st *state, pat string) []string {
 	return slices.Compact(out)
 }
 
+// fileNames lists the files of the script in a fixed order.
+func (a *analyzer) fileNames() []string {
+	out := make([]string, 0, len(a.files))
+	for p := range a.files {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // byName lists the files of the script with this base name.
 func (a *analyzer) byName(name string) []string {
 	var out []string

@@ -231,8 +231,12 @@ func (a *analyzer) bareRepository(v *invocation) {
 		return
 	}
 	// Hooks and settings that the script wrote.
-	for p, f := range a.files {
+	for _, p := range a.fileNames() {
+		f := a.files[p]
 		if len(f.contents) == 0 {
+			if f.target != "" && strings.Contains(p, "/hooks/") {
+				a.start(v, []Word{{Text: f.target}})
+			}
 			continue
 		}
 		switch {

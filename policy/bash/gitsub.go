@@ -19,6 +19,11 @@ func (a *analyzer) gitSub(v *invocation, argv []Word, odd bool) {
 			a.noteHere(UnknownOption, "git "+sub)
 		}
 	}
+	if a.pathChanged(v) || odd {
+		for _, p := range a.byName("git-" + sub) {
+			a.start(v, append([]Word{{Text: p}}, argv[1:]...))
+		}
+	}
 	a.gitStartOptions(v, sub, argv)
 	switch sub {
 	case "config":
@@ -43,7 +48,11 @@ func (a *analyzer) gitSub(v *invocation, argv []Word, odd bool) {
 	case "for-each-repo":
 		rest := argv[1:]
 		for len(rest) > 0 && strings.HasPrefix(rest[0].Text, "-") {
+			end := rest[0].Text == "--"
 			rest = rest[1:]
+			if end {
+				break
+			}
 		}
 		a.start(v, append([]Word{{Text: "git"}}, rest...))
 	case "difftool", "mergetool":

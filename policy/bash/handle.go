@@ -19,6 +19,7 @@ const (
 	howFd
 	howShell
 	howBusybox
+	howBusyShell
 	howEcho
 	howPrintf
 	howTest
@@ -95,6 +96,8 @@ func (a *analyzer) handle(v *invocation, p *program) {
 		a.shell(v)
 	case howBusybox:
 		a.busybox(v)
+	case howBusyShell:
+		a.restToShell(v, p)
 	case howEcho:
 		a.setReadOnly()
 		a.echo(v, v.argv[1:])

@@ -16,6 +16,7 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 		a.each(v, ops, Effect{Kind: Read, Tree: g.has("r", "R", "recursive")})
 	case opsWrite:
 		a.each(v, ops, Effect{Kind: Write})
+		a.changed(v, ops)
 	case opsDelete:
 		a.each(v, ops, Effect{Kind: Delete, NoFollow: true, Tree: g.has("r", "R", "recursive")})
 	case opsCopy, opsMove:
@@ -57,6 +58,31 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 	case opsEach:
 		for _, w := range ops {
 			a.startCode(v, w.Text)
+		}
+	}
+}
+
+// changed records files that a program made or changed by its operands.
+func (a *analyzer) changed(v *invocation, ops []Word) {
+	name := baseName(v.argv[0].Text)
+	for _, w := range ops {
+		if !w.Known() {
+			continue
+		}
+		switch name {
+		case "touch", "mkdir", "mkfifo", "mknod", "truncate":
+			for _, d := range v.st.dirs {
+				a.file(clean(absolute(d, w.Text)))
+			}
+			continue
+		}
+		if v.st.in.isWorld() && a.written(v.st, w.Text) == nil {
+			continue
+		}
+		a.wrote(v.st, w.Text)
+		// Compressors change the name.
+		if i := strings.LastIndexByte(baseName(w.Text), '.'); i > 0 {
+			a.wrote(v.st, w.Text[:len(w.Text)-len(baseName(w.Text))+i])
 		}
 	}
 }

@@ -11,6 +11,8 @@ type program struct {
 	// flags are short options without value, vals those with one, maybe those
 	// whose value must be attached.
 	flags, vals, maybe string
+	// digits are short options that digits may follow, and then more options.
+	digits string
 	// long lists long options: "name" without, "name=" with, "name=?" with an
 	// optional value. GNU programs take any unique beginning.
 	long string
@@ -20,6 +22,8 @@ type program struct {
 	ops shape
 	// skip is the number of operands before a launcher's command.
 	skip int
+	// optional: the operands before the command may be missing.
+	optional bool
 	// how picks the code that understands it; 0 is the general code.
 	how handler
 	// ro marks programs that only read, but for options with a role that is not.
@@ -148,6 +152,11 @@ func (g *args) option(p *program, argv []Word, i int) int {
 			}
 			g.odd = true
 			return i
+		case strings.IndexByte(p.digits, c) >= 0:
+			g.opts = append(g.opts, option{name: s[j : j+1]})
+			for j+1 < len(s) && s[j+1] >= '0' && s[j+1] <= '9' {
+				j++
+			}
 		case strings.IndexByte(p.maybe, c) >= 0:
 			g.opts = append(g.opts, option{s[j : j+1], Word{Text: s[j+1:]}, j+1 < len(s)})
 			return i
@@ -259,6 +268,9 @@ func commandStarts(p *program, argv []Word) (starts []int, opts []option, comput
 			g.odd = g.odd || odd
 			continue
 		case skip > 0:
+			if p.optional {
+				add(i)
+			}
 			skip--
 		default:
 			add(i)

@@ -60,6 +60,7 @@ func (a *analyzer) program(v *invocation) {
 	if p == nil {
 		a.unknownProgram(v)
 	} else {
+		a.consumes(v)
 		a.understand(v, p)
 	}
 	a.flushProcs(v.argv)

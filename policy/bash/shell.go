@@ -30,6 +30,9 @@ func (a *analyzer) child(v *invocation) *state {
 			st.set(b.name, &variable{alts: b.alts, export: true})
 		}
 	}
+	if st.has("SHELLOPTS") {
+		a.shellOption(st, "xtrace", true)
+	}
 	return st
 }
 

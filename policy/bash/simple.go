@@ -37,6 +37,9 @@ func (a *analyzer) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect
 	if a.aliasCall(st, c, redirs) {
 		return
 	}
+	if st.posix {
+		a.posixBackground(st, c, redirs)
+	}
 	alts := a.words(st, c.Args)
 	env := a.bindings(st, c.Assigns)
 	if st.keywords { // set -k: assignments anywhere
@@ -57,7 +60,11 @@ func (a *analyzer) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect
 			a.join(&s, run)
 		}
 	}
-	done()
+	if stays {
+		a.late = append(a.late, done)
+	} else {
+		done()
+	}
 	if stays {
 		st.fds = s.fds
 		if t := s.in; t != st.in {
@@ -74,6 +81,22 @@ func (a *analyzer) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect
 		*st = s
 	}
 	a.cur = cur
+}
+
+// posixBackground reads "cmd &>file word" as a POSIX shell does: a background
+// command, and then another one.
+func (a *analyzer) posixBackground(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect) {
+	for _, r := range redirs {
+		if r.Op != syntax.RdrAll && r.Op != syntax.AppAll {
+			continue
+		}
+		for i, w := range c.Args {
+			if i > 0 && w.Pos().Offset() > r.OpPos.Offset() {
+				a.call(a.fork(st), &syntax.CallExpr{Args: c.Args[i:]}, nil)
+				break
+			}
+		}
+	}
 }
 
 func mergedFDs(old, now map[string]*text) map[string]*text {

@@ -309,6 +309,21 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 		if name != sub && name != "*" {
 			continue
 		}
+		if name == "compose" {
+			n := *v
+			n.argv = v.argv[i:]
+			a.subRun(&n, findProgram("docker-compose"))
+			return
+		}
+		for j, w := range v.argv[i:] {
+			// nix develop -c COMMAND, flatpak run --command=X
+			if (w.Text == "-c" || w.Text == "--command") && i+j+1 < len(v.argv) {
+				a.start(v, v.argv[i+j+1:])
+				a.joined(v, v.argv[i+j+1:])
+			} else if s, ok := strings.CutPrefix(w.Text, "--command="); ok {
+				a.startCode(v, s)
+			}
+		}
 		q := *p
 		q.skip, q.roles = 0, ""
 		if skip != "" {
@@ -328,7 +343,6 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 		return
 	}
 	a.setOpaque()
-	a.consumes(v)
 	a.defaultOut(v)
 }
 

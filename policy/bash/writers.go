@@ -27,7 +27,7 @@ var writerTable = []program{
 	{names: "chmod", ops: opsMode, flags: "cfvRrwxXst", long: "changes silent quiet verbose no-preserve-root preserve-root reference= recursive help version"},
 	{names: "chown chgrp", ops: opsMode, flags: "cfhHLPRv", long: "changes silent quiet verbose dereference no-dereference from= no-preserve-root preserve-root reference= recursive help version"},
 	{names: "chattr setfattr chcon setfacl setcap", ops: opsMode, flags: "RVfhvbkdnHLPx", vals: "vpnxmMsSXtur", long: "recursive name= value= remove= restore= modify= set= default"},
-	{names: "sponge", ops: opsWrite, flags: "a"},
+	{names: "sponge", how: howTee, ops: opsWrite, flags: "a"},
 	{names: "sed gsed", how: howSed, flags: "nErsuz", vals: "efl", maybe: "i",
 		long: "quiet silent debug expression= file= follow-symlinks in-place=? line-length= null-data posix regexp-extended sandbox separate unbuffered zero-terminated help version"},
 	{names: "awk gawk mawk nawk original-awk", how: howAwk, flags: "bcCghIknNOPrsStV", vals: "FvfeEilW", maybe: "dDLop",
