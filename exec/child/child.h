@@ -149,6 +149,7 @@ struct keeper {
 	int fds[MAX_FDS];
 	int fd_count;
 	int slots[MAX_SLOTS];
+	int masks[2]; // entries that hide a file, a directory; -1 not made yet
 	int root;     // the root under construction, -1 outside
 	int ruleset;  // -1 none
 	int pty;      // the command's end of an own terminal, -1 none

@@ -208,7 +208,7 @@ static void start_command(struct keeper *k, const struct op *o)
 
 void keeper_main(void)
 {
-	static struct keeper k = {.root = -1, .ruleset = -1, .pty = -1, .terminal = -1};
+	static struct keeper k = {.masks = {-1, -1}, .root = -1, .ruleset = -1, .pty = -1, .terminal = -1};
 	for (int i = 0; i < MAX_SLOTS; i++)
 		k.slots[i] = -1;
 	// Nothing of the starter's signal state: handlers that were "ignore" survive

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <net/if.h>
@@ -134,54 +135,52 @@ static int op_filesystem(struct keeper *k, const struct op *o, const char *type,
 	return 0;
 }
 
-// make_parents makes every missing directory above the last component.
-static int make_parents(struct keeper *k, const char *path, char *last, size_t size)
+// make_parents opens the directory above path's last component and makes what is
+// missing on the way. It never follows a link: a private home was written to by
+// earlier commands.
+static int make_parents(struct keeper *k, const char *path, const char **last)
 {
-	int dir = dup(k->root);
-	const char *p = relative(path);
-	for (;;) {
-		size_t n = strcspn(p, "/");
-		if (n >= size) {
-			close(dir);
-			return -ENAMETOOLONG;
-		}
-		memcpy(last, p, n);
-		last[n] = 0;
-		const char *next = p + n;
-		while (*next == '/')
-			next++;
-		if (!*next)
-			return dir;
-		mkdirat(dir, last, 0755);
-		int fd = open_path(dir, last, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
-		int e = errno;
-		close(dir);
-		if (fd < 0)
-			return -e;
-		dir = fd;
-		p = next;
+	const uint64_t resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+	const char *p = relative(path), *slash = strrchr(p, '/');
+	char part[PATH_MAX];
+	*last = slash ? slash + 1 : p;
+	if (!slash) {
+		int root = dup(k->root);
+		return root < 0 ? -errno : root;
 	}
+	if ((size_t)(slash - p) >= sizeof part)
+		return -ENAMETOOLONG;
+	memcpy(part, p, (size_t)(slash - p));
+	part[slash - p] = 0;
+	int dir = open_path(k->root, part, RESOLVE_IN_ROOT | resolve);
+	if (dir >= 0 || errno != ENOENT)
+		return dir < 0 ? -errno : dir;
+	dir = dup(k->root);
+	for (char *save, *name = strtok_r(part, "/", &save); name && dir >= 0; name = strtok_r(NULL, "/", &save)) {
+		mkdirat(dir, name, 0755);
+		int next = open_path(dir, name, RESOLVE_BENEATH | resolve);
+		close(dir);
+		dir = next;
+	}
+	return dir < 0 ? -errno : dir;
+}
+
+// make_in makes one entry in an open directory. What is there already is fine.
+static int make_in(int dir, const char *name, mode_t mode, const char *link, int file)
+{
+	int r = link ? symlinkat(link, dir, name) : file ? mknodat(dir, name, S_IFREG | mode, 0) : mkdirat(dir, name, mode);
+	return r < 0 && errno != EEXIST ? -errno : 0;
 }
 
 static int make_entry(struct keeper *k, const char *path, mode_t mode, const char *link, int file)
 {
-	char last[256];
-	int dir = make_parents(k, path, last, sizeof last);
+	const char *last;
+	int dir = make_parents(k, path, &last);
 	if (dir < 0)
 		return dir;
-	int r = 0;
-	if (link) {
-		r = symlinkat(link, dir, last);
-	} else if (file) {
-		r = openat(dir, last, O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_RDONLY, mode);
-		if (r >= 0)
-			close(r), r = 0;
-	} else {
-		r = mkdirat(dir, last, mode);
-	}
-	int e = errno;
+	int r = make_in(dir, last, mode, link, file);
 	close(dir);
-	return r < 0 && e != EEXIST ? -e : 0;
+	return r;
 }
 
 static int attach(int tree, int target)
@@ -189,19 +188,34 @@ static int attach(int tree, int target)
 	return (int)syscall(__NR_move_mount, tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
 }
 
+// mount_point opens what a mount goes onto, and makes it where that is allowed.
+// It returns -1 with errno.
+static int mount_point(struct keeper *k, const char *path, uint64_t flags)
+{
+	if (!(flags & (FLAG_MKDIR | FLAG_MKFILE)))
+		return open_in_root(k, path);
+	const char *last;
+	int dir = make_parents(k, path, &last);
+	if (dir < 0) {
+		errno = -dir;
+		return -1;
+	}
+	int r = make_in(dir, last, flags & FLAG_MKDIR ? 0755 : 0444, NULL, !(flags & FLAG_MKDIR));
+	int target = -1;
+	if (r == 0)
+		target = open_path(dir, last, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+	int e = r < 0 ? -r : errno;
+	close(dir);
+	errno = e;
+	return target;
+}
+
 static int op_attach(struct keeper *k, const struct op *o)
 {
 	int tree = k->slots[o->a];
 	if (tree < 0)
 		return o->c & FLAG_OPTIONAL ? 0 : -EBADF; // its source was missing
-	const char *path = plan_string(k, o->s1);
-	int target = open_in_root(k, path);
-	if (target < 0 && errno == ENOENT && o->c & (FLAG_MKDIR | FLAG_MKFILE)) {
-		int r = make_entry(k, path, o->c & FLAG_MKDIR ? 0755 : 0444, NULL, !(o->c & FLAG_MKDIR));
-		if (r < 0)
-			return r;
-		target = open_in_root(k, path);
-	}
+	int target = mount_point(k, plan_string(k, o->s1), o->c);
 	if (target < 0)
 		return -errno;
 	int r = attach(tree, target), e = errno;
@@ -228,34 +242,52 @@ static int op_rebind(struct keeper *k, const struct op *o)
 	return r < 0 ? -e : 0;
 }
 
-// op_mask covers a path with a read-only entry of mode 0 on the root's own
-// tmpfs: reading is refused, and a write is refused instead of vanishing.
+// mask_source makes the entry that denied paths are covered with, once for each
+// kind: of mode 0 on the root's own tmpfs, and bound onto itself read-only, so
+// that a clone of it needs no more attributes.
+static int mask_source(struct keeper *k, int directory)
+{
+	int *source = &k->masks[directory];
+	if (*source >= 0)
+		return *source;
+	const char *name = directory ? ".denied-directory" : ".denied-file";
+	int r = make_entry(k, name, 0, NULL, !directory);
+	if (r < 0)
+		return r;
+	int plain = open_in_root(k, name);
+	int tree = plain < 0 ? -1 : clone_tree(plain);
+	r = tree;
+	if (tree >= 0 && (r = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 1)) == 0 &&
+	    (r = attach(tree, plain)) == 0)
+		*source = tree;
+	int e = errno;
+	if (plain >= 0)
+		close(plain);
+	if (r < 0 && tree >= 0)
+		close(tree);
+	return r < 0 ? -e : *source;
+}
+
+// op_mask covers a path: reading is refused, and a write is refused instead of
+// vanishing.
 static int op_mask(struct keeper *k, const struct op *o)
 {
 	int target = open_in_root(k, plan_string(k, o->s1));
 	if (target < 0)
 		return -errno;
 	struct stat st;
-	int r = fstat(target, &st), tree = -1;
-	const char *name = S_ISDIR(st.st_mode) ? ".denied-directory" : ".denied-file";
+	int r = fstat(target, &st), e = errno;
 	if (r == 0) {
-		r = make_entry(k, name, 0, NULL, !S_ISDIR(st.st_mode));
-		if (r == 0) {
-			int source = open_in_root(k, name);
-			r = source;
-			if (source >= 0) {
-				r = tree = clone_tree(source);
-				close(source);
-			}
-		} else {
-			errno = -r;
+		int source = mask_source(k, S_ISDIR(st.st_mode));
+		int tree = source < 0 ? -1 : clone_tree(source);
+		e = source < 0 ? -source : errno;
+		r = tree;
+		if (tree >= 0) {
+			r = attach(tree, target);
+			e = errno;
+			close(tree);
 		}
 	}
-	if (tree >= 0 && (r = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, 1)) == 0)
-		r = attach(tree, target);
-	int e = errno;
-	if (tree >= 0)
-		close(tree);
 	close(target);
 	return r < 0 ? -e : 0;
 }
