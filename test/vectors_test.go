@@ -11,7 +11,8 @@ import (
 func vectors() []vector {
 	return slices.Concat(
 		readVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
-		netVectors(), netListVectors(), unixVectors(), processVectors(),
+		execVectors(), environmentVectors(),
+		netVectors(), netListVectors(), unixVectors(), processVectors(), kernelVectors(), tableVectors(),
 	)
 }
 
@@ -74,6 +75,7 @@ func (v vector) prepare(s *scene) {
 	if v.setup != nil {
 		v.setup(s)
 	}
+	s.caller = v.caller
 	if v.inherit != nil {
 		s.files = v.inherit(s)
 	}
