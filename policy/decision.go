@@ -93,6 +93,13 @@ func readable(s string) string { return strings.ReplaceAll(s, bash.Hole, unknown
 // describe fills the lists of a decision from the facts.
 func (d *Decision) describe(f *facts) {
 	d.Unmatched = f.unmatched
+	seen := map[string]bool{}
+	add := func(list *[]string, kind, p string) {
+		if !seen[kind+p] {
+			seen[kind+p] = true
+			*list = append(*list, p)
+		}
+	}
 	for i := range f.accesses {
 		a := &f.accesses[i]
 		p := a.real
@@ -100,9 +107,9 @@ func (d *Decision) describe(f *facts) {
 			p = readable(a.raw)
 		}
 		if a.verb == effectRead {
-			d.Reads = appendNew(d.Reads, p)
+			add(&d.Reads, "r", p)
 		} else {
-			d.Writes = appendNew(d.Writes, p)
+			add(&d.Writes, "w", p)
 		}
 	}
 	for i := range f.analysis.Unknown {

@@ -3,9 +3,6 @@ package policy
 import (
 	"context"
 	"fmt"
-	"strings"
-
-	"sandboxd/policy/bash"
 )
 
 // Decide answers one call, in the order of docs/policy.md. It has no error: a
@@ -117,6 +114,8 @@ func (r *run) denyStage() (possible match, denied bool) {
 		r.trace.say(Deny, m.reason())
 		r.settle(Deny, m.reason())
 		r.floorOn(m.command, m.reason())
+		r.matchedCommands(DenyRule)
+		r.describeParts()
 		return m, true
 	}
 	return match{command: -1}, false
@@ -201,6 +200,7 @@ func (r *run) askRules() {
 		r.floor = why // what the policy says is the better answer to "why"
 	}
 	r.floorOn(m.command, why)
+	r.matchedCommands(AskRule)
 }
 
 // toolRules applies the tool's own rule.
@@ -258,39 +258,4 @@ func (r *run) mark(d Decision) {
 			return
 		}
 	}
-}
-
-// commandDecisions gives each listed command its own verdict.
-func (r *run) commandDecisions() []CommandDecision {
-	out := make([]CommandDecision, 0, len(r.facts.commands))
-	byCommand := make(map[int]partVerdict, len(r.parts))
-	for i, p := range r.parts {
-		if p.kind == partCommand && i < len(r.verdicts) {
-			byCommand[p.index] = r.verdicts[i]
-		}
-	}
-	for i := range r.facts.commands {
-		c := r.facts.commands[i].cmd
-		if len(c.Argv) == 0 {
-			continue
-		}
-		argv := make([]string, len(c.Argv))
-		for j, w := range c.Argv {
-			argv[j] = strings.ReplaceAll(w.Text, bash.Hole, unknownMark)
-		}
-		cd := CommandDecision{Argv: argv, Via: c.Via, Verdict: r.verdict, Reason: r.reason}
-		if pv, ok := byCommand[i]; ok && pv.decided {
-			cd.Verdict, cd.Reason = pv.verdict, pv.reason
-		} else if len(r.parts) > 0 && !ok {
-			cd.Verdict, cd.Reason = Allow, DefaultReason{Text: "does nothing but what is listed beside it"}
-		}
-		if why := r.floorCommand[i]; why != nil {
-			cd.Verdict, cd.Reason = Strictest(cd.Verdict, Ask), why
-			if rr, ok := why.(RuleReason); ok && rr.Kind == DenyRule && !rr.Possible {
-				cd.Verdict = Deny
-			}
-		}
-		out = append(out, cd)
-	}
-	return out
 }

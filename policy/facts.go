@@ -1,14 +1,11 @@
 package policy
 
 import (
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"sandboxd/policy/bash"
-	policypath "sandboxd/policy/path"
 )
 
 // facts is everything about one call that rules and checks look at. It is made
@@ -30,36 +27,12 @@ type facts struct {
 	unmatched []string
 	problems  []SafetyReason // found while reading the arguments
 	bodyBytes int
+	// byCommand lists the accesses of each command, redirections not among
+	// them; secrets are the commands that print the environment.
+	byCommand map[int][]int
+	secrets   map[int]bool
+	contacts  map[int]bool // commands that reach a host
 }
-
-// access is one thing done to a path.
-type access struct {
-	verb effectVerb
-	// raw is the path as given, given its absolute clean spelling, real where
-	// it leads. given and real are empty when the path is not known.
-	raw, given, real string
-	glob             bool
-	tree             bool
-	redirect         bool
-	command          int // -1: the tool itself, or a redirect without a command
-	zone             zone
-	protected        string // why a write here asks, empty when it need not
-	err              string
-}
-
-func (a *access) known() bool { return a.real != "" }
-
-// zone is where a path lies.
-type zone uint8
-
-const (
-	outside zone = iota
-	systemDir
-	readRoot
-	writeRoot
-	workspaceDir
-	discard // /dev/null and the like: nothing is kept
-)
 
 type hostAccess struct {
 	text    string
@@ -272,16 +245,33 @@ func (f *facts) addHost(s string, command int) {
 		h.target = parseHostTarget(s)
 	}
 	f.hosts = append(f.hosts, h)
+	if command >= 0 {
+		if f.contacts == nil {
+			f.contacts = map[int]bool{}
+		}
+		f.contacts[command] = true
+	}
+}
+
+// readlinkOnce remembers what it read: a script names the same files again and
+// again.
+func readlinkOnce() func(string) (string, bool) {
+	known := map[string]string{} // "" is no link
+	return func(p string) (string, bool) {
+		target, ok := known[p]
+		if !ok {
+			target, _ = os.Readlink(p)
+			known[p] = target
+		}
+		return target, target != ""
+	}
 }
 
 // gatherScript analyses the script and lists its commands and effects.
 func (e *Engine) gatherScript(f *facts) {
 	f.analysis = bash.Analyze(f.script, bash.Options{
 		Cwd: f.dir, Home: e.cfg.Home,
-		Readlink: func(p string) (string, bool) {
-			target, err := os.Readlink(p)
-			return target, err == nil
-		},
+		Readlink: readlinkOnce(),
 		Exists: func(p string) bool {
 			_, err := os.Lstat(p)
 			return err == nil
@@ -291,6 +281,8 @@ func (e *Engine) gatherScript(f *facts) {
 	for i := range f.analysis.Commands {
 		f.commands[i] = newCommandView(&f.analysis.Commands[i], i)
 	}
+	f.byCommand = map[int][]int{}
+	locate := locator{e: e}
 	for i := range f.analysis.Effects {
 		ef := &f.analysis.Effects[i]
 		switch ef.Kind {
@@ -298,137 +290,19 @@ func (e *Engine) gatherScript(f *facts) {
 			f.addHost(ef.Path, ef.Command)
 		case bash.Exec:
 		case bash.Read, bash.Write, bash.Delete:
-			f.accesses = append(f.accesses, e.effectAccess(ef, f.dir))
+			a := locate.access(ef)
+			if !a.redirect {
+				f.byCommand[a.command] = append(f.byCommand[a.command], len(f.accesses))
+			}
+			f.accesses = append(f.accesses, a)
 		}
 	}
-}
-
-func (e *Engine) effectAccess(ef *bash.Effect, dir string) access {
-	verb := effectRead
-	switch ef.Kind {
-	case bash.Write:
-		verb = effectWrite
-	case bash.Delete:
-		verb = effectDelete
-	case bash.Read, bash.Network, bash.Exec:
-	}
-	a := access{verb: verb, raw: ef.Path, glob: ef.Glob, tree: ef.Tree, redirect: ef.Source == bash.Redirect, command: ef.Command}
-	switch {
-	case strings.Contains(ef.Path, bash.Hole), !strings.HasPrefix(ef.Path, "/"):
-		return a
-	case ef.Glob:
-		e.globAccess(&a, ef)
-	default:
-		e.locate(&a, ef.Path, ef.NoFollow, true)
-	}
-	return a
-}
-
-// globAccess locates a pattern by its directory: the names that match lie in
-// it. A pattern in a directory part, or one that may match hidden names, is not
-// known; neither is one whose names are written through links.
-func (e *Engine) globAccess(a *access, ef *bash.Effect) {
-	dir, last := filepath.Split(ef.Path)
-	if isGlobText(dir) || last == "" || strings.HasPrefix(last, ".") {
-		return
-	}
-	e.locate(a, strings.TrimSuffix(dir, "/")+"/x", true, true)
-	if !a.known() {
-		return
-	}
-	a.given = filepath.Dir(a.given) + "/" + last
-	a.real = filepath.Dir(a.real) + "/" + last
-	if a.verb == effectWrite && !ef.NoFollow && linkMatches(filepath.Dir(a.real), last) {
-		a.given, a.real = "", ""
-	}
-}
-
-// maxGlobNames bounds the names of a directory that are compared.
-const maxGlobNames = 10_000
-
-// linkMatches reports whether a link in dir matches the pattern, or whether
-// there are too many names to tell. A directory that does not exist has none.
-func linkMatches(dir, pattern string) bool {
-	d, err := os.Open(dir)
-	if err != nil {
-		return !os.IsNotExist(err)
-	}
-	defer d.Close()
-	entries, err := d.ReadDir(maxGlobNames)
-	if err != nil && err != io.EOF || len(entries) == maxGlobNames {
-		return true
-	}
-	for _, entry := range entries {
-		if entry.Type()&os.ModeSymlink == 0 {
-			continue
-		}
-		if ok, err := filepath.Match(pattern, entry.Name()); ok || err != nil {
-			return true
+	for i := range f.analysis.Dangers {
+		if d := &f.analysis.Dangers[i]; d.Kind == bash.SecretRead {
+			if f.secrets == nil {
+				f.secrets = map[int]bool{}
+			}
+			f.secrets[d.Command] = true
 		}
 	}
-	return false
-}
-
-// access locates a path argument of a tool.
-func (e *Engine) access(verb effectVerb, p, dir string, command int) access {
-	a := access{verb: verb, raw: p, command: command}
-	full := p
-	switch {
-	case p == "" || strings.ContainsRune(p, 0):
-		a.err = "not a path"
-		return a
-	case p == "~" || strings.HasPrefix(p, "~/"):
-		if e.cfg.Home != "" {
-			full = e.cfg.Home + p[1:]
-		}
-	case !strings.HasPrefix(p, "/"):
-		if dir == "" {
-			a.err = "relative path without a start directory"
-			return a
-		}
-		full = dir + "/" + p
-	}
-	e.locate(&a, full, false, false)
-	return a
-}
-
-// locate resolves an absolute path, names its zone and whether it is protected.
-func (e *Engine) locate(a *access, full string, noFollow, inScript bool) {
-	a.given = filepath.Clean(full)
-	if e.cfg.Strict && !inScript {
-		if err := policypath.CheckWindowsName(a.raw); err != nil {
-			a.err = err.Error()
-			return
-		}
-	}
-	if freeDevice(a.given) {
-		a.real, a.zone = a.given, discard
-		return
-	}
-	if inScript && e.cfg.PrivateTmp && (within(a.given, "/tmp") || within(a.given, "/var/tmp") || within(a.given, "/dev/shm")) {
-		// A run sees its own directory there, whatever links the host's has,
-		// but for the roots that are granted below it.
-		if _, z := e.zoneOf(a.given); z == outside {
-			a.real, a.zone = a.given, writeRoot
-			return
-		}
-	}
-	real, err := e.realPath(full, noFollow, inScript)
-	if err != nil {
-		a.err = err.Error()
-		return
-	}
-	a.real = real
-	root, z := e.zoneOf(a.real)
-	a.zone = z
-	a.protected = e.protection(a, root)
-}
-
-// freeDevice reports devices that keep nothing and start nothing.
-func freeDevice(p string) bool {
-	switch p {
-	case "/dev/null", "/dev/zero", "/dev/full", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/random", "/dev/urandom":
-		return true
-	}
-	return strings.HasPrefix(p, "/dev/fd/")
 }

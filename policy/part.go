@@ -99,7 +99,7 @@ func (f *facts) transparent(i int) bool {
 			return false
 		}
 	}
-	for j := i + 1; j < len(f.commands); j++ {
+	for j := i + 1; j < min(len(f.commands), i+maxBehind); j++ {
 		via := f.commands[j].cmd.Via
 		if len(via) > 0 && bashBase(via[len(via)-1]) == v.base && len(f.commands[j].argv) > 0 {
 			return true
@@ -110,6 +110,10 @@ func (f *facts) transparent(i int) bool {
 	}
 	return false
 }
+
+// maxBehind bounds how far behind a launcher its command is looked for: it is
+// listed next, or after what its operands substitute.
+const maxBehind = 16
 
 func bashBase(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
 

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestExamplesAreChecked(t *testing.T) {
@@ -485,6 +487,8 @@ func TestSubCommandsHaveTheirOwnVerdicts(t *testing.T) {
 		{"make && ls && touch x", "make=allow ls=allow touch x=ask"},
 		{"ls; git push o", "ls=allow git push o=ask"},
 		{"ls; sudo ls", "ls=allow sudo ls=ask ls=allow"},
+		{"make && ls && rm x && touch y", "make=allow ls=allow rm x=deny touch y=ask"},
+		{"rm a; rm b", "rm a=deny rm b=deny"},
 	} {
 		d := e.Check(t.Context(), BashCall(tt.script, ""))
 		var got []string
@@ -498,4 +502,66 @@ func TestSubCommandsHaveTheirOwnVerdicts(t *testing.T) {
 			t.Errorf("%q: %v, want %s", tt.script, got, tt.want)
 		}
 	}
+}
+
+func TestPatternsAndTreesMeetPathRules(t *testing.T) {
+	dir, cfg := place(t)
+	for _, name := range []string{".env", "secret.key", "sub/.env", "plain"} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.Default = Allow
+	e := engine(t, cfg, deny("Read(.env)"), deny("Read(secret.key)"), deny("Write(plain)"))
+	verdicts(t, e, all(Deny, "cat .env", "cat s*", "cat sec*.key", "cat ./s*.key", "cat *", "head -1 se?ret.key", "rm p*", "rm -rf .", "grep -r x .", "grep -r x sub", "cp -r sub y"))
+	verdicts(t, e, all(Allow, "cat pl*", "cat *.go", "grep -r x src", "rm x*"))
+	// A name that the script makes itself is met too.
+	verdicts(t, e, all(Deny, "cd src && touch plain2 && rm -f pl*n"))
+}
+
+func TestCostOfLargeScriptsIsBounded(t *testing.T) {
+	_, cfg := place(t)
+	e := engine(t, cfg, append(manyRules(), deny("Read(*.key)"), deny("Write(*.pem)"))...)
+	for name, script := range map[string]string{
+		"many commands":    strings.Repeat("cat a > b\n", 100_000),
+		"many files":       "cat " + strings.Repeat("a b c d ", 120_000),
+		"many options":     "git " + strings.Repeat("-x y ", 200_000) + "push",
+		"many wrappers":    strings.Repeat("env A=B ", 100_000) + "ls",
+		"deep":             strings.Repeat("(", 1000) + "ls" + strings.Repeat(")", 1000),
+		"nested shells":    "bash -c '" + strings.Repeat("env A=B\n", 100_000) + "'",
+		"different files":  manyFiles(20_000),
+		"no end":           strings.Repeat("$(", 300_000),
+		"one word":         strings.Repeat("a", 1<<20),
+		"more than a MiB":  strings.Repeat("ls\n", 500_000),
+		"unknown programs": strings.Repeat("strange canary\n", 50_000),
+	} {
+		start := cpuTime(t)
+		d := e.Check(t.Context(), BashCall(script, ""))
+		if took := cpuTime(t) - start; took > 5*time.Second {
+			t.Errorf("%s: %v", name, took)
+		} else {
+			t.Logf("%s: %v (%v) in %v", name, d.Verdict, d.Reason.Type(), took)
+		}
+	}
+}
+
+// cpuTime is what this process has used, whatever else runs on the machine.
+func cpuTime(t *testing.T) time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+func manyFiles(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "cat a%d > b%d\n", i, i)
+	}
+	return b.String()
 }

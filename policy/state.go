@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"path"
 	"strings"
 
 	"sandboxd/policy/bash"
@@ -42,8 +43,20 @@ func (s *state) strict(t *ruleTable, f *facts, w when) match {
 	for i := range f.commands {
 		find.onCommand(t, &f.commands[i])
 	}
+	var seen map[accessKey]bool
+	if len(f.accesses) > 32 {
+		seen = map[accessKey]bool{}
+	}
 	for i := range f.accesses {
-		find.onAccess(t, &f.accesses[i])
+		a := &f.accesses[i]
+		if seen != nil {
+			key := accessKey{a.verb, a.raw, a.real, a.glob, a.tree}
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+		}
+		find.onAccess(t, a)
 	}
 	for i := range f.hosts {
 		find.onHost(t.hosts, &f.hosts[i])
@@ -51,6 +64,13 @@ func (s *state) strict(t *ruleTable, f *facts, w when) match {
 	find.onExec(t, f)
 	find.onArguments(t, f)
 	return find.result()
+}
+
+// accessKey tells accesses apart that rules could treat differently.
+type accessKey struct {
+	verb       effectVerb
+	raw, real  string
+	glob, tree bool
 }
 
 func (f *finder) onCommand(t *ruleTable, v *commandView) {
@@ -98,6 +118,7 @@ func (f *finder) onAccess(t *ruleTable, a *access) {
 		}
 		f.pathRules(x, a.given, a.real, a.command)
 		f.below(x, a)
+		f.matching(x, a)
 	}
 }
 
@@ -137,6 +158,48 @@ func (f *finder) below(x *pathIndex, a *access) {
 			f.found(c, fullMatch, a.command)
 		}
 	}
+}
+
+// matching: a pattern of the shell stands for names that exist, or that the
+// script may have made.
+func (f *finder) matching(x *pathIndex, a *access) {
+	if !a.glob && !a.tree || a.real == "" {
+		return
+	}
+	dir, last := a.real, "*"
+	if a.glob {
+		dir, last = path.Split(a.real)
+		dir = path.Clean(dir)
+	}
+	for _, name := range a.names {
+		f.onePath(x, path.Join(dir, name), a.command)
+	}
+	if !a.glob {
+		return
+	}
+	for _, c := range x.all {
+		if !f.better(c) {
+			continue
+		}
+		p := &c.pat.path
+		if p.name != "" && !p.nameGlob && globMatches(last, p.name) {
+			f.found(c, fullMatch, a.command)
+		}
+		for _, l := range p.literals {
+			if path.Dir(l) == dir && globMatches(last, path.Base(l)) {
+				f.found(c, fullMatch, a.command)
+			}
+		}
+	}
+}
+
+// globMatches is the shell's match: a star does not match a leading dot.
+func globMatches(pattern, name string) bool {
+	if strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") {
+		return false
+	}
+	ok, err := path.Match(pattern, name)
+	return ok || err != nil
 }
 
 func (f *finder) onHost(rules []*compiled, h *hostAccess) {

@@ -58,8 +58,8 @@ func (r *run) markOpaque() {
 		switch p.kind {
 		case partCommand:
 			p.opaque = r.hidden(&f.commands[p.index])
-			for j := range f.accesses {
-				if a := &f.accesses[j]; a.command == p.index && !a.redirect && a.verb != effectRead && !a.known() {
+			for _, j := range f.byCommand[p.index] {
+				if a := &f.accesses[j]; a.verb != effectRead && !a.known() {
 					p.opaque = "unknown target: " + readable(a.raw)
 				}
 			}
@@ -128,20 +128,15 @@ func (r *run) reads(p *part) (reads, inside bool) {
 			return false, false
 		}
 		inside = true
-		for j := range f.accesses {
+		for _, j := range f.byCommand[p.index] {
 			a := &f.accesses[j]
-			if a.command != p.index || a.redirect {
-				continue
-			}
 			if a.verb != effectRead && a.zone != discard {
 				return false, false
 			}
 			inside = inside && a.known() && a.zone >= systemDir
 		}
-		for j := range f.hosts {
-			if f.hosts[j].command == p.index {
-				return false, false
-			}
+		if f.contacts[p.index] {
+			return false, false
 		}
 		return true, inside
 	case partHost:
@@ -156,12 +151,7 @@ func (r *run) tellsSecrets(command int) bool {
 	if r.e.cfg.Confinement != Unconfined {
 		return false
 	}
-	for i := range r.facts.analysis.Dangers {
-		if d := &r.facts.analysis.Dangers[i]; d.Kind == bash.SecretRead && d.Command == command {
-			return true
-		}
-	}
-	return false
+	return r.facts.secrets[command]
 }
 
 // modeStage applies the line of the mode table.
@@ -235,16 +225,12 @@ func (r *run) editsWorkspace(p *part) bool {
 		if !editCommands[v.base] || v.name != v.base || !v.cmd.InTable || !harmlessAssigns(v.cmd.Assigns) {
 			return false
 		}
-		any := false
-		for j := range f.accesses {
-			if a := &f.accesses[j]; a.command == p.index {
-				any = true
-				if !inside(a) {
-					return false
-				}
+		for _, j := range f.byCommand[p.index] {
+			if !inside(&f.accesses[j]) {
+				return false
 			}
 		}
-		return any
+		return len(f.byCommand[p.index]) > 0
 	case partTool, partHost:
 	}
 	return false
