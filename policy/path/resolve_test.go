@@ -173,10 +173,13 @@ func TestResolveGuess(t *testing.T) {
 
 func TestResolveLongestRootWins(t *testing.T) {
 	base, w := tree(t)
-	r := Resolver{Roots: []string{base, filepath.Join(base, "wlink"), filepath.Join(w, "src"), "/nonexistent"}, Cwd: filepath.Join(w, "in")}
-	for path, want := range map[string]string{"a..b": w + "/src", "../notes.txt": w, "../../w2/file": base} {
-		if got, err := r.Resolve(path); err != nil || got.Root != want || !got.Inside {
-			t.Errorf("Resolve(%q) = %+v, %v; want root %s", path, got, err, want)
+	r := Resolver{Roots: []string{filepath.Join(w, "src"), base, filepath.Join(base, "wlink"), "/nonexistent"}, Cwd: filepath.Join(w, "in")}
+	for range r.Roots {
+		r.Roots = append(r.Roots[1:], r.Roots[0])
+		for path, want := range map[string]string{"a..b": w + "/src", "../notes.txt": w, "../../w2/file": base} {
+			if got, err := r.Resolve(path); err != nil || got.Root != want || !got.Inside {
+				t.Errorf("Resolve(%q) among %q = %+v, %v; want root %s", path, r.Roots, got, err, want)
+			}
 		}
 	}
 	if got, err := (Resolver{Roots: []string{"/"}, Cwd: "/"}).Resolve("etc"); err != nil || !got.Inside || got.Root != "/" {
