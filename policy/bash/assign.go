@@ -249,7 +249,7 @@ func (a *analyzer) forget(st *state) {
 	for name, v := range st.vars {
 		n := *v
 		n.alts = addAlt(n.alts, anyText)
-		st.vars[name] = &n
+		st.set(name, &n)
 	}
 }
 

@@ -203,7 +203,13 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 	}
 	if baseName(v.argv[0].Text) == "sqlite3" && len(g.ops) > 1 {
 		for _, w := range g.ops[1:] {
-			a.sqlite(v, w.Text)
+			a.sql(v, w.Text)
+		}
+	}
+	for _, o := range g.opts {
+		switch o.name {
+		case "c", "command", "e", "execute", "cmd", "init-command":
+			a.sql(v, o.val.Text)
 		}
 	}
 	if f, ok := g.get("f"); ok && (baseName(v.argv[0].Text) == "at" || baseName(v.argv[0].Text) == "batch") {
@@ -216,27 +222,26 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 	a.defaultOut(v)
 }
 
-// sqlite follows a command line argument of sqlite3: dot commands and some
+// sql follows statements for a data base client: its own commands and some
 // functions reach outside the data base.
-func (a *analyzer) sqlite(v *invocation, s string) {
+func (a *analyzer) sql(v *invocation, s string) {
 	name, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
-	if name == ".shell" || name == ".system" {
+	switch name {
+	case ".shell", ".system", `\!`, "system":
 		a.startCode(v, rest)
+		return
+	case ".tables", ".schema", ".headers", ".mode", ".databases", ".indexes", ".quit", ".exit", ".dump", ".help", ".width",
+		`\d`, `\dt`, `\l`, `\q`, `\du`, `\dn`, `\x`, `\timing`, `\conninfo`:
 		return
 	}
 	low := strings.ToLower(s)
-	for _, f := range [...]string{"load_extension", "writefile", "edit(", "fts3_tokenizer", "attach"} {
-		if strings.Contains(low, f) {
-			a.noteHere(UnknownCode, "sqlite3 "+s)
-			return
-		}
+	odd := strings.HasPrefix(name, ".") || strings.Contains(s, `\`) || hasAnyHole(s)
+	for _, f := range [...]string{"load_extension", "writefile", "edit(", "fts3_tokenizer", "attach", "program", "outfile", "dumpfile",
+		"lo_export", "lo_import", "system", "source", "sys_exec", "pg_read", "pg_write", "create function", "language"} {
+		odd = odd || strings.Contains(low, f)
 	}
-	switch name {
-	case ".tables", ".schema", ".headers", ".mode", ".databases", ".indexes", ".quit", ".exit", ".dump", ".help", ".width", ".stats":
-	default:
-		if strings.HasPrefix(name, ".") || hasAnyHole(s) {
-			a.noteHere(UnknownCode, "sqlite3 "+s)
-		}
+	if odd {
+		a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" "+s)
 	}
 }
 

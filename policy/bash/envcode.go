@@ -1,6 +1,10 @@
 package bash
 
-import "strings"
+import (
+	"slices"
+	"strings"
+	"sync"
+)
 
 // envRule is a variable through which programs start others.
 type envRule struct {
@@ -120,6 +124,15 @@ var envRules = []envRule{
 	{"PIP_CONFIG_FILE", "", roleUnsafe},
 }
 
+// envIndex finds a rule by the name of its variable.
+var envIndex = sync.OnceValue(func() map[string]*envRule {
+	m := make(map[string]*envRule, len(envRules))
+	for i := range envRules {
+		m[envRules[i].name] = &envRules[i]
+	}
+	return m
+})
+
 // envCode follows variables that the script set and that this program obeys.
 func (a *analyzer) envCode(v *invocation, name string, p *program) {
 	if len(v.env) == 0 && len(v.st.vars) == 0 || a.depth > maxDepth/2 {
@@ -131,20 +144,21 @@ func (a *analyzer) envCode(v *invocation, name string, p *program) {
 	if len(v.st.vars) == 0 {
 		return
 	}
-	for n, w := range v.st.vars {
-		if n == "" || n[0] >= 'a' && n[0] <= 'z' && n[0] != 'n' {
-			continue
+	var names []string
+	index := envIndex()
+	for n := range v.st.vars {
+		if index[n] != nil || strings.HasPrefix(n, "CARGO_TARGET_") {
+			names = append(names, n)
 		}
-		a.envRule(v, name, n, w.alts)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		a.envRule(v, name, n, v.st.vars[n].alts)
 	}
 }
 
 func (a *analyzer) envRule(v *invocation, prog, name string, alts []string) {
-	for i := range envRules {
-		r := &envRules[i]
-		if r.name != name {
-			continue
-		}
+	if r := envIndex()[name]; r != nil {
 		if r.users != "*" && !hasWord(r.users, prog) {
 			return
 		}
@@ -254,12 +268,9 @@ func (a *analyzer) startEnv(v *invocation, code string) {
 	n.env = nil
 	c := a.fork(v.st)
 	// The variables have been followed: not once more inside.
-	for name := range c.vars {
-		for i := range envRules {
-			if envRules[i].name == name {
-				delete(c.vars, name)
-				break
-			}
+	for name := range v.st.vars {
+		if envIndex()[name] != nil {
+			c.drop(name)
 		}
 	}
 	n.st = c

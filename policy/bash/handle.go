@@ -31,6 +31,7 @@ const (
 	howDd
 	howFilter
 	howMktemp
+	howDate
 	howBaseName
 	howSed
 	howAwk
@@ -121,6 +122,8 @@ func (a *analyzer) handle(v *invocation, p *program) {
 		a.dd(v)
 	case howFilter:
 		a.filter(v, p)
+	case howDate:
+		a.date(v, p)
 	case howMktemp:
 		a.mktemp(v, p)
 	case howBaseName:

@@ -13,7 +13,9 @@ var networkTable = []program{
 	{names: "ftp lftp tftp telnet aria2c axel http https xh httpie", ops: opsNet, flags: "vnpgSdhbF", vals: "ecfouaA", roles: "e:K c:K f:F o:W output:W on-download-complete:S", long: "output= on-download-complete= follow download body headers verbose"},
 	{names: "gh glab hub az gcloud aws heroku fly vercel netlify terraform tofu pulumi helm ansible", ops: opsOpaque, flags: "", vals: ""},
 	{names: "ansible-playbook", ops: opsOpaque},
-	{names: "psql mysql mariadb sqlite3 mongosh redis-cli mongo", how: howStdinCode, flags: "abdehlnqstwxAEHLNOPRSTVWX01", vals: "cfoUpdhFvuDeP", roles: "c:K command:K e:K execute:K f:F file:F eval:K o:W output:W",
-		long: "command= file= output= host= port= username= dbname= execute= user= password= database= csv no-align tuples-only quiet eval= host= batch silent init= cmd="},
+	{names: "psql mysql mariadb sqlite3 mongosh redis-cli mongo", how: howStdinCode, flags: "abdehlnqstwxAEHLNOPRSTVWX01", vals: "cfoUpdhFvuDeP", roles: "c:U command:U e:U execute:U f:F file:F eval:K o:W output:W",
+		long: "cmd= init-command= command= file= output= host= port= username= dbname= execute= user= password= database= csv no-align tuples-only quiet eval= host= batch silent init= cmd="},
+	{names: "ssh-keygen", ops: opsNone, flags: "ABceghHiklLpqQuUvXy", vals: "aCbDEfFGIJjKMmNnOPRrSsTtVWYZz", roles: "f:W D:L w:L"},
+	{names: "ssh-add ssh-copy-id ssh-keyscan", ops: opsNone, flags: "cDdkKlLqvXx46fnH", vals: "eEHhSsTtipoF", roles: "s:L e:L S:L"},
 	{names: "rclone s3cmd gsutil", ops: opsOpaque},
 }

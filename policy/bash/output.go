@@ -398,6 +398,40 @@ func appendFrom(list []string, s string) []string {
 	return append(list, s)
 }
 
+// date models date: the fields of a format are unknown, its text is not.
+func (a *analyzer) date(v *invocation, p *program) {
+	g := parseArgs(p, v.argv)
+	if a.optionRoles(v, p, &g) && !g.odd && !g.computed {
+		a.setReadOnly()
+	}
+	if v.st.out == nil {
+		return
+	}
+	f, ok := "", false
+	for _, w := range g.ops {
+		if w.Known() {
+			f, ok = strings.CutPrefix(w.Text, "+")
+		}
+	}
+	if !ok || strings.Contains(f, "%D") || strings.Contains(f, "%x") || strings.Contains(f, "%c") {
+		a.defaultOut(v)
+		return
+	}
+	var b strings.Builder
+	for i := 0; i < len(f); i++ {
+		if f[i] != '%' {
+			b.WriteByte(f[i])
+			continue
+		}
+		for i+1 < len(f) && strings.IndexByte("-_0^#:+123456789EO", f[i+1]) >= 0 {
+			i++
+		}
+		i++
+		b.WriteString(nameText)
+	}
+	v.st.out.write([]string{b.String() + "\n"})
+}
+
 // mktemp models mktemp: a new name below the temporary directory, or by a
 // template.
 func (a *analyzer) mktemp(v *invocation, p *program) {

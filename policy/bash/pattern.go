@@ -64,7 +64,7 @@ func trim(op syntax.ParExpOperator, s, pat string) string {
 		return caseFirst(s, strings.ToLower)
 	}
 	if hasHole(s) || hasHole(pat) || len(s) > 4096 {
-		return worst(s, pat)
+		return trimHole(op, s, pat)
 	}
 	re := compile(pat, pattern.EntireString)
 	if re == nil {
@@ -91,6 +91,31 @@ func trim(op syntax.ParExpOperator, s, pat string) string {
 		}
 	}
 	return best
+}
+
+// trimHole trims text with unknown parts where its known ends allow that.
+func trimHole(op syntax.ParExpOperator, s, pat string) string {
+	literal := !strings.ContainsAny(pat, "*?[\\(") && !hasHole(pat)
+	switch op {
+	case syntax.RemSmallSuffix, syntax.RemLargeSuffix:
+		if rest, ok := strings.CutSuffix(s, pat); ok && literal {
+			return rest
+		}
+	case syntax.RemSmallPrefix, syntax.RemLargePrefix:
+		if rest, ok := strings.CutPrefix(s, pat); ok && literal {
+			return rest
+		}
+	}
+	if onlyNames(s) && !hasHole(pat) {
+		if pat == "*/" && op == syntax.RemLargePrefix {
+			_, base := cutLast(s)
+			return base
+		}
+		if !strings.Contains(s, "/") {
+			return nameText
+		}
+	}
+	return worst(s, pat)
 }
 
 func caseFirst(s string, f func(string) string) string {

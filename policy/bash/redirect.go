@@ -24,7 +24,7 @@ func (a *analyzer) redirects(st *state, rs []*syntax.Redirect, cmd int) (done fu
 				for k, t := range st.fds {
 					c[k] = t
 				}
-				st.fds = c
+				st.fds, st.sharedFDs = c, false
 			}
 			if strings.HasPrefix(fd, "{") {
 				name := strings.Trim(fd, "{}")

@@ -16,7 +16,7 @@ func (a *analyzer) child(v *invocation) *state {
 		if !w.export && !w.unset {
 			n := *w
 			n.unset = true
-			st.vars[name] = &n
+			st.set(name, &n)
 		}
 	}
 	for _, b := range v.env {

@@ -174,7 +174,7 @@ func (a *analyzer) unset(v *invocation, args []Word) {
 		case strings.Contains(s, "[") || hasHole(s):
 			a.named(v.st, s)
 		case fn:
-			delete(v.st.funcs, s)
+			v.st.dropFunc(s)
 		default:
 			if old := a.lookupRaw(v.st, s); isName(s) && !old.readonly {
 				v.st.set(s, &variable{alts: []string{""}, unset: true})
@@ -184,10 +184,10 @@ func (a *analyzer) unset(v *invocation, args []Word) {
 				v.st.set(s, &n)
 			}
 			if s == "IFS" {
-				delete(v.st.vars, "IFS")
+				v.st.drop("IFS")
 			}
 			if _, ok := v.st.vars[s]; !ok || !fn {
-				delete(v.st.funcs, s)
+				v.st.dropFunc(s)
 			}
 		}
 	}
@@ -379,7 +379,7 @@ func (a *analyzer) enterDirs(st *state, targets []string, physical bool) {
 	}
 	st.dirs = dirs
 	st.set("OLDPWD", &variable{alts: dirTexts(old)})
-	delete(st.vars, "PWD")
+	st.drop("PWD")
 }
 
 // joinDir resolves a directory: as text by default, as Bash does; with -P the

@@ -65,21 +65,13 @@ func (a *analyzer) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect
 	} else {
 		done()
 	}
-	if stays {
-		st.fds = s.fds
-		if t := s.in; t != st.in {
-			st.in = t
+	if !stays {
+		s.in, s.out, s.err = st.in, st.out, st.err
+		if len(s.fds) == len(st.fds) { // {fd}>file stays open
+			s.fds, s.sharedFDs = st.fds, true
 		}
-		if s.out != st.out {
-			st.out = s.out
-		}
-		if s.err != st.err {
-			st.err = s.err
-		}
-	} else {
-		s.in, s.out, s.err, s.fds = st.in, st.out, st.err, mergedFDs(st.fds, s.fds)
-		*st = s
 	}
+	*st = s
 	a.cur = cur
 }
 
@@ -97,13 +89,6 @@ func (a *analyzer) posixBackground(st *state, c *syntax.CallExpr, redirs []*synt
 			}
 		}
 	}
-}
-
-func mergedFDs(old, now map[string]*text) map[string]*text {
-	if len(now) == len(old) {
-		return old
-	}
-	return now // {fd}>file stays open
 }
 
 func isExecOnly(argv []Word) bool {

@@ -58,6 +58,11 @@ type state struct {
 	in           *text
 	out, err     *text
 
+	// version is the same in states whose variables are the same.
+	version *byte
+	// The maps may be shared with another state: they are cloned before a change.
+	sharedVars, sharedFuncs, sharedAliases, sharedHashed, sharedFDs bool
+
 	// aliasesOn, xtrace and keywords: the option may be set.
 	aliasesOn, xtrace, keywords bool
 	// weakFuncs: functions come from a parent shell and may not be here.
@@ -71,13 +76,9 @@ type state struct {
 
 // fork returns a copy whose changes do not reach s.
 func (a *analyzer) fork(s *state) *state {
+	a.spend(1)
+	s.sharedVars, s.sharedFuncs, s.sharedAliases, s.sharedHashed, s.sharedFDs = true, true, true, true, true
 	c := *s
-	a.spend(1 + len(s.vars) + len(s.funcs) + len(s.fds) + len(s.aliases))
-	c.vars = maps.Clone(s.vars)
-	c.funcs = maps.Clone(s.funcs)
-	c.aliases = maps.Clone(s.aliases)
-	c.hashed = maps.Clone(s.hashed)
-	c.fds = maps.Clone(s.fds)
 	return &c
 }
 
@@ -86,18 +87,8 @@ func (a *analyzer) join(s, o *state) {
 	if s == o {
 		return
 	}
-	a.spend(1 + len(s.vars) + len(o.vars))
-	for name, v := range o.vars {
-		if w, ok := s.vars[name]; !ok {
-			s.set(name, joinVars(v, a.initial(name)))
-		} else if w != v {
-			s.vars[name] = joinVars(w, v)
-		}
-	}
-	for name, w := range s.vars {
-		if _, ok := o.vars[name]; !ok {
-			s.vars[name] = joinVars(w, a.initial(name))
-		}
+	if s.version != o.version {
+		a.joinVariables(s, o)
 	}
 	for name, fs := range o.funcs {
 		for _, f := range fs {
@@ -132,6 +123,22 @@ func (a *analyzer) join(s, o *state) {
 	s.aliasesOn = s.aliasesOn || o.aliasesOn
 	s.xtrace = s.xtrace || o.xtrace
 	s.keywords = s.keywords || o.keywords
+}
+
+func (a *analyzer) joinVariables(s, o *state) {
+	a.spend(len(s.vars) + len(o.vars))
+	for name, v := range o.vars {
+		if w, ok := s.vars[name]; !ok {
+			s.set(name, joinVars(v, a.initial(name)))
+		} else if w != v {
+			s.set(name, joinVars(w, v))
+		}
+	}
+	for name, w := range s.vars {
+		if _, ok := o.vars[name]; !ok {
+			s.set(name, joinVars(w, a.initial(name)))
+		}
+	}
 }
 
 func (s *state) joinParams(o *state) {
@@ -292,38 +299,63 @@ func dirTexts(dirs []string) []string {
 	return out
 }
 
-func (s *state) set(name string, v *variable) {
-	if s.vars == nil {
-		s.vars = make(map[string]*variable, 4)
+// own makes a map one's own before it is changed.
+func own[V any](m *map[string]V, shared *bool) {
+	switch {
+	case *m == nil:
+		*m = make(map[string]V, 2)
+	case *shared:
+		*m = maps.Clone(*m)
 	}
+	*shared = false
+}
+
+// ownVars makes the variables one's own and marks them as different.
+func (s *state) ownVars() {
+	if s.vars == nil || s.sharedVars {
+		s.version = new(byte)
+	}
+	own(&s.vars, &s.sharedVars)
+}
+
+// drop removes a variable.
+func (s *state) drop(name string) {
+	if _, ok := s.vars[name]; ok {
+		s.ownVars()
+		delete(s.vars, name)
+	}
+}
+
+// dropFunc removes a function.
+func (s *state) dropFunc(name string) {
+	if _, ok := s.funcs[name]; ok {
+		own(&s.funcs, &s.sharedFuncs)
+		delete(s.funcs, name)
+	}
+}
+
+func (s *state) set(name string, v *variable) {
+	s.ownVars()
 	s.vars[name] = v
 }
 
 func (s *state) setAlias(name string, alts []string) {
-	if s.aliases == nil {
-		s.aliases = make(map[string][]string, 1)
-	}
+	own(&s.aliases, &s.sharedAliases)
 	s.aliases[name] = alts
 }
 
 func (s *state) setHash(name string, alts []string) {
-	if s.hashed == nil {
-		s.hashed = make(map[string][]string, 1)
-	}
+	own(&s.hashed, &s.sharedHashed)
 	s.hashed[name] = alts
 }
 
 func (s *state) setFD(fd string, t *text) {
-	if s.fds == nil {
-		s.fds = make(map[string]*text, 1)
-	}
+	own(&s.fds, &s.sharedFDs)
 	s.fds[fd] = t
 }
 
 func (s *state) addFunc(name string, f *function, strong bool) {
-	if s.funcs == nil {
-		s.funcs = make(map[string][]*function, 2)
-	}
+	own(&s.funcs, &s.sharedFuncs)
 	if strong {
 		s.funcs[name] = []*function{f}
 		return

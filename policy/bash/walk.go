@@ -343,6 +343,9 @@ func (a *analyzer) loop(st *state, body func(*state)) {
 }
 
 func sameVars(a, b *state) bool {
+	if a.version == b.version {
+		return true
+	}
 	if len(a.vars) != len(b.vars) {
 		return false
 	}
@@ -385,7 +388,7 @@ func widen(c, st *state) {
 		}
 		n.alts = addAlt(union(v.alts, w.alts), hole)
 		n.open = n.open || n.array
-		c.vars[name] = &n
+		c.set(name, &n)
 	}
 	if len(c.dirs) > 1 {
 		c.dirs = []string{""}

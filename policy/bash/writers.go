@@ -56,7 +56,7 @@ var writerTable = []program{
 	{names: "split gsplit", how: howSplit, flags: "dexu", vals: "abClnt", maybe: "", roles: "filter:S", long: "suffix-length= additional-suffix= bytes= line-bytes= numeric-suffixes=? hex-suffixes=? elide-empty-files filter= lines= number= separator= unbuffered verbose help version"},
 	{names: "csplit", how: howSplit, flags: "ksz", vals: "bfn", long: "suffix-format= prefix= keep-files suppress-matched digits= quiet silent elide-empty-files"},
 	{names: "file", flags: "bcdEhiklLNnprsSvzZ0", vals: "efFmP", ops: opsRead, ro: true, roles: "C:W compile:W m:R magic-file:R f:R files-from:R", long: "brief checking-printout compile apple extension mime mime-type mime-encoding keep-going list dereference no-dereference no-buffer no-pad preserve-date print-parameter= raw special-files separator= uncompress print0 magic-file= files-from= exclude= exclude-quiet= help version no-sandbox"},
-	{names: "date", flags: "Ru", vals: "dfrs", maybe: "I", ro: true, roles: "s:U set:U f:R file:R r:R reference:R", long: "date= debug file= iso-8601=? resolution rfc-email rfc-3339= reference= set= utc universal help version"},
+	{names: "date", how: howDate, flags: "Ru", vals: "dfrs", maybe: "I", ro: true, roles: "s:U set:U f:R file:R r:R reference:R", long: "date= debug file= iso-8601=? resolution rfc-email rfc-3339= reference= set= utc universal help version"},
 	{names: "xxd", flags: "abeEiprRuv", vals: "cglnos", ops: opsInOut, ro: true, long: ""},
 	{names: "iconv", flags: "cls", vals: "fto", ops: opsRead, ro: true, roles: "o:W output:W", long: "from-code= to-code= output= list silent verbose"},
 	{names: "mktemp", how: howMktemp, flags: "dqtu", vals: "p", long: "directory dry-run quiet suffix= tmpdir=? help version"},
