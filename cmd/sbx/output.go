@@ -30,5 +30,28 @@ func marshal(object any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(object)
-	return b.Bytes(), err
+	return escapeControls(b.Bytes()), err
+}
+
+// escapeControls writes DEL and the control characters U+0080 to U+009F as JSON
+// escapes, as encoding/json does with those below U+0020 only: a terminal on
+// which somebody reads the object obeys U+009B and U+009D as it does ESC [ and
+// ESC ].
+func escapeControls(text []byte) []byte {
+	if bytes.IndexByte(text, 0xc2) < 0 && bytes.IndexByte(text, 0x7f) < 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text)+64)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == 0xc2 && i+1 < len(text) && text[i+1] < 0xa0 {
+			i++
+			c = text[i]
+		} else if c != 0x7f {
+			out = append(out, c)
+			continue
+		}
+		out = fmt.Appendf(out, `\u%04x`, c)
+	}
+	return out
 }

@@ -79,3 +79,21 @@ func TestResultObject(t *testing.T) {
 		t.Errorf("the object for --status-fd is %s", text)
 	}
 }
+
+func TestObjectHoldsNoControlCharacters(t *testing.T) {
+	const text = "a\x1b[2J\u009b2J\u0080\u009f\x7f\u00a0\u00e9\u4f82\x07z\xc2"
+	got, err := marshal(map[string]string{text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range strings.TrimSuffix(string(got), "\n") {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			t.Errorf("%q holds %U", got, r)
+		}
+	}
+	want := strings.TrimSuffix(text, "\xc2") + "\ufffd" // what encoding/json makes of a stray byte
+	var back map[string]string
+	if err := json.Unmarshal(got, &back); err != nil || back[want] != want {
+		t.Errorf("%q reads as %q: %v", got, back, err)
+	}
+}
