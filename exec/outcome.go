@@ -118,6 +118,9 @@ func (l *launch) describe() {
 		e.Weakened = append(e.Weakened, Gap{Part: name, Why: why, Instead: instead})
 	}
 	part("privileges", "no_new_privs, no capabilities, identity")
+	if os.Geteuid() != 0 && l.namespaces&nsUser == 0 {
+		gap("bounding set", "emptying it needs CAP_SETPCAP", "no_new_privs: no program that is started gains anything from it")
+	}
 	part("system calls", "seccomp "+e.Seccomp)
 	e.Tier = "base"
 	if l.namespaces != 0 {
@@ -130,7 +133,7 @@ func (l *launch) describe() {
 		part("filesystem", "mount view + landlock")
 	} else {
 		part("filesystem", "landlock")
-		gap("metadata", "stat(2), chmod(2), chown(2) and utime(2) on paths outside are not mediated by Landlock", "file modes")
+		gap("metadata", "stat(2), chdir(2), inotify(7), chmod(2), utime(2) and setxattr(2) on paths outside are not mediated by Landlock", "file modes")
 		gap("private /tmp and /dev/shm", "no mount view", "a private TMPDIR; /dev/shm is not granted")
 	}
 	switch {

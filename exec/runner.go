@@ -191,6 +191,9 @@ func (l *launch) refuseUnenforceable() error {
 	if l.view {
 		return nil
 	}
+	if err := l.weakenNoExecWrite(); err != nil {
+		return err
+	}
 	for _, e := range l.spec.View.Entries {
 		if e.Access > Protect || !l.grantedAbove(e) {
 			continue
@@ -205,6 +208,23 @@ func (l *launch) refuseUnenforceable() error {
 		}
 		l.enforced.Missing = append(l.enforced.Missing, Gap{Part: part, Why: "no mount view, and Landlock cannot take a path out of a grant"})
 	}
+	return nil
+}
+
+// weakenNoExecWrite refuses what noexec mounts alone can hold: Landlock's execute
+// right is asked for by execve(2), not by the loader's mmap(2) of a written file
+// (tried on Linux 6.18).
+func (l *launch) weakenNoExecWrite() error {
+	if !l.spec.NoExecWrite {
+		return nil
+	}
+	gap := Gap{Part: "no-exec-write", Why: "no mount view: a written file can be mapped executable, as the dynamic loader does",
+		Instead: "starting a written file and executable memory files are refused"}
+	if !l.spec.BestEffort {
+		return &SetupError{Stage: "filesystem", Err: errors.New(gap.Part + ": " + gap.Why),
+			Hint: "accept the gap with --best-effort, or leave --no-exec-write out"}
+	}
+	l.enforced.Weakened = append(l.enforced.Weakened, gap)
 	return nil
 }
 

@@ -47,7 +47,9 @@ type vector struct {
 	setup func(s *scene)
 	// inherit are files that the caller leaves open: descriptors 3 and up.
 	inherit func(s *scene) []*os.File
-	attack  func(p places) error
+	// caller changes how the caller is started: its rights, its limits.
+	caller func(c *osexec.Cmd)
+	attack func(p places) error
 	// reached reports whether the attack had its effect outside.
 	reached func(s *scene, r result) bool
 	// honest is the neighbour that must work under the same confinement.
@@ -87,7 +89,8 @@ type scene struct {
 	// Env are more variables of the caller.
 	Env []string
 	// files are inherited by what the scene starts, from descriptor 3 on.
-	files []*os.File
+	files  []*os.File
+	caller func(c *osexec.Cmd)
 }
 
 // result is what became of one player or command.
@@ -333,6 +336,9 @@ func (s *scene) command(argv ...string) *osexec.Cmd {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if s.UID != os.Getuid() {
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.UID), Gid: uint32(s.UID)}
+	}
+	if s.caller != nil {
+		s.caller(c)
 	}
 	c.WaitDelay = 5 * time.Second
 	c.Cancel = func() error { return unix.Kill(-c.Process.Pid, unix.SIGKILL) }
