@@ -18,6 +18,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == playerWord {
 		os.Exit(play(os.Args[2], os.Args[3]))
 	}
+	if len(os.Args) == 4 && os.Args[1] == partWord {
+		os.Exit(playPart(os.Args[2], os.Args[3]))
+	}
 	if os.Getenv(privateVariable) != "" {
 		code := m.Run()
 		removeStages()
