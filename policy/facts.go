@@ -254,10 +254,14 @@ func (f *facts) addHost(s string, command int) {
 }
 
 // readlinkOnce remembers what it read: a script names the same files again and
-// again.
+// again. The links of /dev and /proc are not followed: /dev/fd and /dev/stdin
+// are those of the command, not ours.
 func readlinkOnce() func(string) (string, bool) {
 	known := map[string]string{} // "" is no link
 	return func(p string) (string, bool) {
+		if within(p, "/dev") || within(p, "/proc") {
+			return "", false
+		}
 		target, ok := known[p]
 		if !ok {
 			target, _ = os.Readlink(p)

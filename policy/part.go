@@ -2,6 +2,7 @@ package policy
 
 import (
 	"strings"
+	"sync"
 
 	"sandboxd/policy/bash"
 )
@@ -64,8 +65,11 @@ func (f *facts) scriptParts() []part {
 	}
 	for i := range f.commands {
 		v := &f.commands[i]
-		if len(v.argv) == 0 || v.cmd.Kind == bash.Function || v.base == "exec" && len(v.argv) == 1 {
-			continue // exec alone applies its redirections
+		switch {
+		case len(v.argv) == 0 && !setsRisky(v.cmd.Assigns), v.cmd.Kind == bash.Function:
+			continue
+		case v.base == "exec" && len(v.argv) == 1:
+			continue // it applies its redirections only
 		}
 		if opaque[i] == "" && f.transparent(i) {
 			continue
@@ -134,6 +138,54 @@ var harmlessVariables = map[string]bool{
 	"RUST_BACKTRACE": true, "RUST_LOG": true, "PYTHONUNBUFFERED": true, "PYTHONDONTWRITEBYTECODE": true, "PYTHONHASHSEED": true,
 	"DEBUG": true, "VERBOSE": true, "LOG_LEVEL": true, "PORT": true, "SOURCE_DATE_EPOCH": true, "DEBIAN_FRONTEND": true,
 	"GIT_TERMINAL_PROMPT": true, "GIT_PAGER_IN_USE": true, "GIT_OPTIONAL_LOCKS": true,
+}
+
+// riskyVariables tell programs what to run or to load, where they are exported
+// already: an assignment without a command is enough to change them.
+var riskyVariables = []string{
+	"GOFLAGS", "GOTOOLCHAIN", "GOENV", "CC", "CXX", "LD", "AR", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "MFLAGS", "RUSTC*", "RUSTFLAGS", "RUSTDOC*", "CARGO*", "NODE_OPTIONS",
+	"NODE_PATH", "npm_*", "NPM_*", "PYTHON*", "PIP_*", "PERL*", "RUBY*", "GEM_*", "BUNDLE_*", "JAVA*", "JDK_*", "_JAVA_OPTIONS", "MAVEN_*", "GRADLE_*", "GIT_*", "SSH_*",
+	"EDITOR", "VISUAL", "PAGER", "*PAGER", "LESS*", "BROWSER", "SHELL", "PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "HOME", "XDG_*", "*_COMMAND", "PS4",
+	"*_proxy", "*_PROXY", "DOCKER_*", "KUBE*", "CMAKE_*", "RIPGREP_CONFIG_PATH", "TAR_OPTIONS", "RSYNC_*", "PYTEST_*", "DOTNET_*", "LUA_*", "PHP*",
+}
+
+var riskyGlobs = sync.OnceValue(func() []glob {
+	list := make([]glob, len(riskyVariables))
+	for i, v := range riskyVariables {
+		list[i] = newGlob(v)
+	}
+	return list
+})
+
+// setsRisky reports an assignment to one of them.
+func setsRisky(words []bash.Word) bool {
+	for _, w := range words {
+		name, _, _ := strings.Cut(w.Text, "=")
+		name = strings.TrimSuffix(name, "+")
+		for _, g := range riskyGlobs() {
+			if g.match(name) && !harmlessVariable(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exports reports a builtin that changes the environment of what follows in a
+// way that may change what it runs.
+func (v *commandView) exports() bool {
+	switch v.base {
+	case "export", "declare", "typeset", "readonly", "local":
+	default:
+		return false
+	}
+	for _, w := range v.argv[1:] {
+		name, _, ok := strings.Cut(w.Text, "=")
+		if ok && !harmlessVariable(name) && (v.base == "export" || setsRisky([]bash.Word{w})) || !w.Known() && v.base == "export" {
+			return true
+		}
+	}
+	return false
 }
 
 func harmlessVariable(name string) bool {

@@ -124,7 +124,7 @@ func (r *run) reads(p *part) (reads, inside bool) {
 		return a.verb == effectRead && a.err == "", a.known() && a.zone >= systemDir
 	case partCommand:
 		v := &f.commands[p.index]
-		if !v.cmd.ReadOnly || v.name != v.base || r.tellsSecrets(p.index) || !harmlessAssigns(v.cmd.Assigns) {
+		if !v.cmd.ReadOnly || v.name != v.base || r.tellsSecrets(p.index) || v.exports() || !harmlessAssigns(v.cmd.Assigns) {
 			return false, false
 		}
 		inside = true
@@ -341,6 +341,9 @@ func (r *run) whyUndecided(i int) string {
 		v := &r.facts.commands[p.index]
 		if reads, _ := r.reads(p); reads {
 			return v.base + " reads outside the roots"
+		}
+		if len(v.argv) == 0 {
+			return "sets a variable that says what programs run or load"
 		}
 		return "no rule allows " + readable(v.loose[0])
 	case partTool, partHost:
