@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -43,15 +44,16 @@ int bind_drop_caps(void)
 }
 
 // op_bounding needs CAP_SETPCAP. An ordinary user outside a user namespace does
-// not have it; no_new_privs keeps the set from mattering there.
+// not have it; no_new_privs keeps the set from mattering there. What is out
+// already needs nothing: root inside another sandbox has neither set nor right.
 static int op_bounding(const struct op *o)
 {
 	for (int c = 0; c < 64; c++) {
-		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) == 0)
-			continue;
-		if (errno == EINVAL)
+		int in = prctl(PR_CAPBSET_READ, c, 0, 0, 0);
+		if (in < 0 && errno == EINVAL)
 			return 0; // past the newest capability
-		return o->c & FLAG_OPTIONAL ? 0 : -errno;
+		if (in != 0 && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0)
+			return o->c & FLAG_OPTIONAL ? 0 : -errno;
 	}
 	return 0;
 }
@@ -85,15 +87,25 @@ static int create_ruleset(uint64_t fs, uint64_t net, uint64_t scoped)
 	return (int)syscall(__NR_landlock_create_ruleset, &a, sizeof a, 0);
 }
 
+// control_peer is who made the control socket, as seen from here, or -1. In an
+// empty container that is process 1, which elsewhere only adopts.
+static pid_t control_peer(void)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	return getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ? -1 : peer.pid;
+}
+
 // op_scope binds the keeper to a layer that allows everything but signals to
 // processes outside the layer, and then tries it on the starter. Only a refusal
 // of what worked just before proves that kill(-1) will stay inside; everything
 // else leaves scoped at 0. It comes before OP_USER: after a change of identity
-// the starter could be out of reach for that reason alone.
+// the starter could be out of reach for that reason alone. A parent that is not
+// who made the socket is whoever adopts orphans, not the starter.
 static int op_scope(struct keeper *k)
 {
 	pid_t starter = getppid();
-	if (starter <= 1 || kill(starter, 0) < 0)
+	if (starter < 1 || starter != control_peer() || kill(starter, 0) < 0)
 		return 0; // nobody to try it on
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SANDBOXD_TEST_PRIVATE") == "" {
 		os.Exit(inPrivateNamespace())
 	}
-	if os.Getpid() == 1 {
+	if os.Getpid() == 1 && os.Getenv(asFirst) == "" {
 		os.Exit(reExec(nil))
 	}
 	os.Exit(m.Run())
