@@ -14,7 +14,7 @@ type program struct {
 	// digits are short options that digits may follow, and then more options.
 	digits string
 	// long lists long options: "name" without, "name=" with, "name=?" with an
-	// optional value. GNU programs take any unique beginning.
+	// optional value, "name==" with two words. GNU programs take any unique beginning.
 	long string
 	// roles gives meaning to option values: "o:W output:W". See role.
 	roles string
@@ -22,7 +22,7 @@ type program struct {
 	ops shape
 	// skip is the number of operands before a launcher's command.
 	skip int
-	// optional: the operands before the command may be missing.
+	// optional: the operand before the command may be missing; it holds a digit.
 	optional bool
 	// how picks the code that understands it; 0 is the general code.
 	how handler
@@ -181,6 +181,10 @@ func (g *args) longOption(p *program, argv []Word, i int, s string) int {
 	case full == "":
 		g.odd = true
 		g.opts = append(g.opts, option{name, Word{Text: val}, has})
+	case arg == '2':
+		n := min(i+2, len(argv)-1)
+		g.opts = append(g.opts, option{full, argv[n], true})
+		return n
 	case arg == '=' && !has:
 		if i+1 < len(argv) {
 			g.opts = append(g.opts, option{full, argv[i+1], true})
@@ -194,7 +198,7 @@ func (g *args) longOption(p *program, argv []Word, i int, s string) int {
 }
 
 // findLong looks a long option up; a unique beginning is enough. arg is '=' for
-// a required, '?' for an optional value, 0 for none.
+// a required, '?' for an optional value, '2' for two words, 0 for none.
 func findLong(list, name string) (full string, arg byte) {
 	if name == "" {
 		return "", 0
@@ -204,7 +208,9 @@ func findLong(list, name string) (full string, arg byte) {
 		var f string
 		f, list, _ = strings.Cut(list, " ")
 		n, a := f, byte(0)
-		if t, ok := strings.CutSuffix(f, "=?"); ok {
+		if t, ok := strings.CutSuffix(f, "=="); ok {
+			n, a = t, '2'
+		} else if t, ok := strings.CutSuffix(f, "=?"); ok {
 			n, a = t, '?'
 		} else if t, ok := strings.CutSuffix(f, "="); ok {
 			n, a = t, '='
@@ -268,8 +274,9 @@ func commandStarts(p *program, argv []Word) (starts []int, opts []option, comput
 			g.odd = g.odd || odd
 			continue
 		case skip > 0:
-			if p.optional {
-				add(i)
+			if p.optional && strings.Trim(s, "0123456789") == s && !startsUnknown(s) {
+				add(i) // not the name of an architecture
+				return starts, g.opts, computed
 			}
 			skip--
 		default:
@@ -277,8 +284,8 @@ func commandStarts(p *program, argv []Word) (starts []int, opts []option, comput
 			return starts, g.opts, computed
 		}
 		if skip == 0 && i+1 < len(argv) && p.skip > 0 {
-			if argv[i+1].Text == "--" && i+2 < len(argv) {
-				add(i + 2)
+			if argv[i+1].Text == "--" {
+				i++
 			}
 			add(i + 1)
 			return starts, g.opts, computed
