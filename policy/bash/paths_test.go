@@ -135,3 +135,42 @@ func covered(effects []bash.Effect, w string, links map[string]string) bool {
 	}
 	return false
 }
+
+// outside lists the effects that change something outside /w.
+func outside(script string) []bash.Effect {
+	a := bash.Analyze(script, bash.Options{Cwd: "/w", Home: "/home/dev"})
+	var out []bash.Effect
+	for _, e := range a.Effects {
+		if e.Kind != bash.Write && e.Kind != bash.Delete {
+			continue
+		}
+		if p := kernelPath(e.Path, !e.NoFollow, nil); p != "/w" && !strings.HasPrefix(p, "/w/") && p != "/tmp" && !strings.HasPrefix(p, "/tmp/") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func TestWritersListTheirTargets(t *testing.T) {
+	for _, l := range lines(t, "writes.txt") {
+		found := false
+		for _, e := range outside(l) {
+			p := kernelPath(e.Path, !e.NoFollow, nil)
+			found = found || p == "/out" || strings.HasPrefix(p, "/out/")
+		}
+		if !found {
+			t.Errorf("%q: no change below /out is listed: %+v", l, bash.Analyze(l, bash.Options{Cwd: "/w"}).Effects)
+		}
+	}
+}
+
+func TestReadersChangeNothingOutside(t *testing.T) {
+	for _, l := range lines(t, "reads.txt") {
+		if got := outside(l); len(got) > 0 {
+			t.Errorf("%q: changes listed: %+v", l, got)
+		}
+		if a := bash.Analyze(l, bash.Options{Cwd: "/w"}); slices.ContainsFunc(a.Unknown, func(u bash.Unknown) bool { return u.Kind == bash.UnknownTarget }) {
+			t.Errorf("%q: unknown: %+v", l, a.Unknown)
+		}
+	}
+}
