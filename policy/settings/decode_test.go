@@ -207,6 +207,8 @@ func TestParseRefuses(t *testing.T) {
 		{"variable name", "[env]\npass = [\"A B\"]", "is not the name of a variable"},
 		{"value in pass", "[env]\npass = [\"A=1\"]", "pass holds names"},
 		{"expiry", "[rules]\nallow = [{ rule = \"x\", expires = \"soon\" }]", "expires must be a date"},
+		{"more keys than the decoder can compare in time", strings.Repeat("a=1\n", 20_000), "more than 10000 keys"},
+		{"larger than any policy", strings.Repeat("#", maxFileBytes+1), "larger than"},
 		{"deep nesting", "x = " + strings.Repeat("[", 5000), "nested deeper"},
 		{"mode of a rule", "[rules]\nallow = [{ rule = \"x\", modes = [\"wild\"] }]", "unknown mode"},
 	} {
@@ -225,7 +227,7 @@ func TestParseRefuses(t *testing.T) {
 func TestYAMLRefusesWhatHidesMeaning(t *testing.T) {
 	for _, text := range []string{
 		"a: &x [1]\nb: *x\n", "mode: !!str plan\n", "mode: plan\n---\nmode: default\n",
-		"mode: plan\nmode: default\n", "? [a]\n: b\n", "<<: {mode: plan}\n", "- a\n",
+		"mode: plan\nmode: default\n", strings.Repeat("&a ", 1<<17), "? [a]\n: b\n", "<<: {mode: plan}\n", "- a\n",
 	} {
 		if p, err := Parse(policy.Source{File: "p.yml"}, []byte(text)); err == nil {
 			t.Errorf("Parse(%q) = %+v, want an error", text, p)

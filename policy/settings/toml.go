@@ -3,12 +3,18 @@ package settings
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
+
+// maxTOMLKeys bounds the equal signs of a document, and so its keys: the strict
+// decoder compares each key with all others of its table (40,000 take many
+// seconds).
+const maxTOMLKeys = 10_000
 
 // parseTOML reads a TOML document. The document is read twice: by the strict
 // decoder, which refuses what the standard forbids (a key twice, a table that
@@ -17,6 +23,9 @@ func parseTOML(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if err := checkDepth(file, data); err != nil {
 		return nil, err
+	}
+	if n := bytes.Count(data, []byte("=")); n > maxTOMLKeys {
+		return nil, &Error{File: file, Text: fmt.Sprintf("more than %d keys", maxTOMLKeys)}
 	}
 	var strict map[string]any
 	if err := toml.Unmarshal(data, &strict); err != nil {

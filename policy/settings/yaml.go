@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -9,11 +10,18 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
+// maxYAMLBytes bounds a YAML document: the time of its parser grows with the
+// square of some inputs (half a megabyte of "&a " takes two minutes).
+const maxYAMLBytes = 64 << 10
+
 // parseYAML reads one YAML document. Anchors, aliases, merge keys and tags are
 // refused: they make a small file mean something large or something else.
 func parseYAML(file string, data []byte) (*node, error) {
 	if err := checkDepth(file, data); err != nil {
 		return nil, err
+	}
+	if len(data) > maxYAMLBytes {
+		return nil, &Error{File: file, Text: fmt.Sprintf("larger than %d bytes, the bound for YAML", maxYAMLBytes)}
 	}
 	if deep := yamlIndent(data); deep > 4*maxDepth {
 		return nil, &Error{File: file, Text: "nested too deep"}
