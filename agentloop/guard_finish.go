@@ -14,10 +14,7 @@ import (
 
 // complete looks at the workspace, undoes, and removes the journal file.
 func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
-	kept, err := j.makeKept(stateDir)
-	if err != nil {
-		return nil, fmt.Errorf("guard of %s: %w", j.Workspace, err)
-	}
+	kept := &guardKept{path: filepath.Join(stateDir, "kept", j.ID), uid: j.UID, gid: j.GID, fd: -1, copy: guardCopyBytes}
 	defer kept.close()
 	if !j.samePlace() {
 		// The workspace itself was moved or replaced, which a command in it
@@ -52,7 +49,8 @@ func (j *guardJournal) samePlace() bool {
 // only that a repository is not known then.
 func (j *guardJournal) remember(stateDir string, repos map[string]*guardRepo) {
 	for dir := range repos {
-		if !within(dir, j.Workspace) {
+		// The workspace's own is looked up at every start anyhow.
+		if !within(dir, j.Workspace) || j.Repos[dir] != nil && j.Repos[dir].Files != nil {
 			delete(repos, dir)
 		}
 	}

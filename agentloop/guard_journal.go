@@ -195,9 +195,10 @@ func (j *guardJournal) snapshot(stateDir string) error {
 		return &os.PathError{Op: "open", Path: j.Workspace, Err: err}
 	}
 	defer unix.Close(root)
+	top := listTop(root)
 	for _, e := range protectedAtTop() {
 		full := filepath.Join(j.Workspace, e.Pattern)
-		if _, held := j.Held[full]; held {
+		if _, held := j.Held[full]; held || top.lacks(e.Pattern) {
 			continue
 		}
 		dir, base, err := openParent(root, e.Pattern)
@@ -225,8 +226,41 @@ func (j *guardJournal) snapshot(stateDir string) error {
 			j.Repos[dir] = repo
 		}
 	}
-	j.knownRepos(stateDir, root)
+	j.knownRepos(stateDir, root, top.dirs)
 	return nil
+}
+
+// topNames is the beginning of the list of names in the workspace. Where it is
+// the whole list it saves a lookup for each entry of the table.
+type topNames struct {
+	whole bool
+	names map[string]bool // in lower case, for file systems that fold it
+	dirs  []string
+}
+
+func listTop(root int) topNames {
+	top := topNames{names: map[string]bool{}}
+	fd, err := unix.Openat(root, ".", openDirFlags, 0)
+	if err != nil {
+		return top
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	entries, err := f.ReadDir(guardProbes + 1)
+	top.whole = (err == nil || errors.Is(err, io.EOF)) && len(entries) <= guardProbes
+	for _, e := range entries {
+		top.names[strings.ToLower(e.Name())] = true
+		if e.IsDir() {
+			top.dirs = append(top.dirs, e.Name())
+		}
+	}
+	return top
+}
+
+// lacks reports whether there is certainly nothing of that name.
+func (t topNames) lacks(rel string) bool {
+	first, _, _ := strings.Cut(rel, "/")
+	return t.whole && !t.names[strings.ToLower(first)]
 }
 
 // openParent opens the directory of a name from the table below root, through

@@ -337,8 +337,11 @@ func TestGuardOfADeepTree(t *testing.T) {
 		unix.Close(at)
 		at = fd
 	}
-	for range levels {
+	for level := range levels {
 		down(name)
+		if level%20 != 0 {
+			continue
+		}
 		// Something left to look at on the way back, in whatever order.
 		for _, side := range []string{"a", "m", "z", "zz"} {
 			if err := unix.Mkdirat(at, side, 0o755); err != nil {
@@ -493,6 +496,22 @@ func TestGuardReportsWhatItCannotUndo(t *testing.T) {
 	if f := g.run("true")[".git/hooks/pre-commit"]; f.Action == GuardMoved {
 		t.Errorf("moved: %v", f)
 	}
+}
+
+// TestGuardWithoutAPlaceToKeep: nothing is removed that could not be kept, and
+// the report says that it is still there.
+func TestGuardWithoutAPlaceToKeep(t *testing.T) {
+	guardUsers(t, func(g *guarded) {
+		guard := g.begin()
+		g.sh("git init -q .; f=.git/hooks/pre-commit; " + evilHook)
+		if err := os.WriteFile(filepath.Join(g.state, "kept"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := g.finish(guard)
+		if f := found[".git/hooks/pre-commit"]; len(found) != 1 || f.Action != GuardFailed || f.Error == "" || !g.exists(".git/hooks/pre-commit") {
+			t.Errorf("found %v", found)
+		}
+	})
 }
 
 func TestGuardWhenTheWorkspaceIsGone(t *testing.T) {

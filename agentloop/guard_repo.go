@@ -104,7 +104,7 @@ func takeRepoAt(fd int, before *guardRepo) *guardRepo {
 // knownRepos looks up the repositories that an earlier run saw, and those of
 // the directories at the top: a workspace is often a directory of checkouts.
 // Both are bounded, so the cost does not grow with the tree.
-func (j *guardJournal) knownRepos(stateDir string, root int) {
+func (j *guardJournal) knownRepos(stateDir string, root int, dirs []string) {
 	index := readRepoIndex(stateDir, j.Workspace)
 	left := guardKnownRepos
 	add := func(dir string) {
@@ -127,8 +127,7 @@ func (j *guardJournal) knownRepos(stateDir string, root int) {
 	for dir := range index {
 		add(dir)
 	}
-	names, _ := entryNames(root, guardProbes)
-	for _, name := range names {
+	for _, name := range dirs {
 		add(filepath.Join(j.Workspace, name, ".git"))
 	}
 }

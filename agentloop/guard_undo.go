@@ -12,12 +12,14 @@ import (
 )
 
 // guardKept is the directory of our state that takes what a guard moves aside.
-// It belongs to the run's user, but lies where only the caller can go.
+// It is made when it is needed. It belongs to the run's user, but lies where
+// only the caller can go.
 type guardKept struct {
-	path string
-	fd   int
-	used int
-	copy int64 // bytes that may still be copied from another file system
+	path     string
+	uid, gid int
+	fd       int // -1 before it is needed
+	used     int
+	copy     int64 // bytes that may still be copied from another file system
 }
 
 // guardCopyBytes bounds what is copied from a workspace on another file system
@@ -27,32 +29,46 @@ const guardCopyBytes = 64 << 20
 // guardCopyDepth bounds how deep a directory is copied and removed there.
 const guardCopyDepth = 64
 
-func (j *guardJournal) makeKept(stateDir string) (*guardKept, error) {
-	dir := filepath.Join(stateDir, "kept", j.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+// ready makes and opens the directory, with our own rights: on another
+// goroutine, since this one may be on a thread that has only the user's.
+func (k *guardKept) ready() error {
+	if k.fd >= 0 {
+		return nil
 	}
-	fd, err := unix.Open(dir, openDirFlags, 0)
+	done := make(chan error)
+	go func() { done <- k.open() }()
+	if err := <-done; err != nil {
+		return fmt.Errorf("no place to keep it: %w", err)
+	}
+	return nil
+}
+
+func (k *guardKept) open() error {
+	if err := os.MkdirAll(k.path, 0o700); err != nil {
+		return err
+	}
+	fd, err := unix.Open(k.path, openDirFlags, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		return &os.PathError{Op: "open", Path: k.path, Err: err}
 	}
-	k := &guardKept{path: dir, fd: fd, copy: guardCopyBytes}
-	if unix.Geteuid() == 0 && j.UID != 0 {
-		if err := unix.Fchown(fd, j.UID, j.GID); err != nil {
-			k.close()
-			return nil, &os.PathError{Op: "chown", Path: dir, Err: err}
+	if unix.Geteuid() == 0 && k.uid != 0 {
+		if err := unix.Fchown(fd, k.uid, k.gid); err != nil {
+			unix.Close(fd)
+			return &os.PathError{Op: "chown", Path: k.path, Err: err}
 		}
 	}
 	// After a crash there may be things already.
 	names, _ := entryNames(fd, 1<<20)
-	k.used = len(names)
-	return k, nil
+	k.fd, k.used = fd, len(names)
+	return nil
 }
 
 // close removes the directory if nothing was kept.
 func (k *guardKept) close() {
-	unix.Close(k.fd)
-	os.Remove(k.path)
+	if k.fd >= 0 {
+		unix.Close(k.fd)
+		os.Remove(k.path)
+	}
 }
 
 // slot is a name in the directory that is not taken, with the old name in it
@@ -79,6 +95,10 @@ func (k *guardKept) slot(base string) string {
 // moveAside moves what is called base in the open directory dir into our state,
 // and puts before back, if there was something. full is for the report.
 func (p *guardPass) moveAside(dir int, base, full, what string, before *fileState) {
+	if err := p.kept.ready(); err != nil {
+		p.fail(full, what, err)
+		return
+	}
 	slot := p.kept.slot(base)
 	err := p.rename(dir, base, slot)
 	if errors.Is(err, unix.ENOENT) {
@@ -105,7 +125,11 @@ func (p *guardPass) moveAside(dir int, base, full, what string, before *fileStat
 
 // putBack restores what the run deleted.
 func (p *guardPass) putBack(dir int, base, full, what string, before *fileState) {
-	if err := forceEntry(dir, func() error { return p.recreate(dir, base, before) }); err != nil {
+	err := p.kept.ready()
+	if err == nil {
+		err = forceEntry(dir, func() error { return p.recreate(dir, base, before) })
+	}
+	if err != nil {
 		p.deniedIf(err)
 		p.fail(full, what, err)
 		return
@@ -115,6 +139,10 @@ func (p *guardPass) putBack(dir int, base, full, what string, before *fileState)
 
 // replace puts content in place of a file, and keeps the file.
 func (p *guardPass) replace(dir int, base, full, what string, st unix.Stat_t, content []byte) {
+	if err := p.kept.ready(); err != nil {
+		p.fail(full, what, err)
+		return
+	}
 	before := stateOf(st)
 	before.Content = content
 	slot := p.kept.slot(base)
