@@ -221,7 +221,7 @@ func newOptions(program string, operands []glob, w string) []optionPattern {
 			opt.value = ""
 		}
 		for _, k := range keys {
-			if c, ok := longToShort[k][opt.long]; ok && opt.value == "" {
+			if c, ok := longToShort()[k][opt.long]; ok && opt.value == "" {
 				opt.letter = c
 				opt.other = secondLetter(program, c)
 			}
@@ -232,7 +232,7 @@ func newOptions(program string, operands []glob, w string) []optionPattern {
 	for _, c := range []byte(lit[1:]) {
 		opt := optionPattern{text: newGlob("-" + string(c)), letter: c, other: secondLetter(program, c)}
 		for _, k := range keys {
-			for long, short := range longToShort[k] {
+			for long, short := range longToShort()[k] {
 				if short == c || short == opt.other {
 					opt.long = long
 				}

@@ -259,3 +259,20 @@ func (r *run) mark(d Decision) {
 		}
 	}
 }
+
+// DeniesPath reports whether a deny rule covers access to a path, for tools that
+// walk directories and must leave out what the call as a whole could not name.
+// The path is absolute; links in it are followed.
+func (e *Engine) DeniesPath(access Access, path string) (RuleReason, bool) {
+	st := e.state.Load()
+	if st.rules == nil {
+		return RuleReason{}, false
+	}
+	a := e.access(verbOf(access), path, "/", -1)
+	find := finder{when: when{mode: st.mode, now: e.now()}, command: -1, maybe: -1}
+	find.onAccess(&st.rules.table[DenyRule], &a)
+	if m := find.result(); m.rule != nil {
+		return m.reason(), true
+	}
+	return RuleReason{}, false
+}

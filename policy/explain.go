@@ -150,12 +150,12 @@ func (r *run) explainCommand(x *explainer, v *commandView) {
 		words = v.plain
 	}
 	if len(words) > 1 {
-		if k, ok := commandRisks[v.base+" "+words[1].Text]; ok {
+		if k, ok := commandRisks()[v.base+" "+words[1].Text]; ok {
 			x.note(k.level, v.base+" "+words[1].Text+" "+k.does, k.risk)
 			return
 		}
 	}
-	switch k, ok := commandRisks[key]; {
+	switch k, ok := commandRisks()[key]; {
 	case ok:
 		x.note(k.level, key+" "+k.does, k.risk)
 	case v.cmd.ReadOnly:
@@ -177,7 +177,7 @@ func describeCommand(v *commandView) string {
 		}
 		text = text[:cut] + "..."
 	}
-	if k, ok := commandRisks[v.base]; ok {
+	if k, ok := commandRisks()[v.base]; ok {
 		return text + " (" + k.does + ")"
 	}
 	return text

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -179,7 +180,18 @@ func (p *pattern) parseContent(kind Kind, b base) error {
 		p.re = re
 	}
 	tool, known := builtinTool(p.tool.name)
-	if name, value, ok := cutParam(content, tool); ok {
+	name, value, ok := cutParam(content, tool)
+	if p.tool.any || p.tool.isGlob {
+		ok = false // rm:* is a command there
+	}
+	switch {
+	case !ok:
+	case tool.content(name):
+		// "command:rm *" is about the command, and must be read as one.
+		content, p.content = value, value
+	case kind == AllowRule && (len(tool.Command) > 0 || !known && slices.Contains(genericContent.command, name)):
+		return fmt.Errorf("an allow rule about the argument %s would allow every command; write the command as the content", name)
+	default:
 		p.form, p.param, p.text = formParam, name, newGlob(value)
 		return nil
 	}
@@ -239,22 +251,25 @@ func cutParam(content string, tool Tool) (name, value string, ok bool) {
 	return name, value, tool.declares(name)
 }
 
-// declares reports whether field is one of the tool's arguments in Command, Dir
-// or Other and so on.
-func (t *Tool) declares(field string) bool {
-	for _, list := range [][]string{t.Command, t.Dir, t.URL, t.Agent, t.Text, t.Body, t.Other} {
-		for _, f := range list {
-			if f == field {
-				return true
-			}
-		}
-	}
-	for _, a := range t.Paths {
-		if a.Field == field {
+// content reports whether field holds what rules about the tool are about.
+func (t *Tool) content(field string) bool {
+	for _, list := range [][]string{t.Command, t.URL, t.Agent, t.Text} {
+		if slices.Contains(list, field) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(t.Paths, func(a PathArg) bool { return a.Field == field })
+}
+
+// declares reports whether field is one of the tool's arguments in Command, Dir
+// or Other and so on.
+func (t *Tool) declares(field string) bool {
+	for _, list := range [][]string{t.Dir, t.Body, t.Other} {
+		if slices.Contains(list, field) {
+			return true
+		}
+	}
+	return t.content(field)
 }
 
 // compileRegexp compiles RE2. A deny or ask rule searches; an allow rule must

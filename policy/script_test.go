@@ -365,6 +365,29 @@ func TestAllowNeedsEveryPart(t *testing.T) {
 	})
 }
 
+func TestArgumentsByNameAreReadAsWhatTheyHold(t *testing.T) {
+	_, cfg := place(t)
+	e := engine(t, cfg, allow("Bash(command:touch *)"), deny("Bash(command:rm *)"), deny("Write(file_path:keep)"), deny("Bash(run_in_background:true)"))
+	verdicts(t, e, map[string]Verdict{"touch x": Allow, "touch x; make": Ask, "cd a; rm x": Deny, "echo > keep": Deny})
+	if d := e.Check(t.Context(), Call{Tool: "Bash", Args: Args{"command": "ls", "run_in_background": true}}); d.Verdict != Deny {
+		t.Errorf("a flag: %v by %v", d.Verdict, d.Reason)
+	}
+	for _, p := range []string{"Bash(run_in_background:true)", "mcp__sh__exec(command:ls *)"} {
+		if _, err := NewRuleSet([]Rule{allow(p)}, Base{}); err == nil {
+			t.Errorf("allow %s was accepted", p)
+		}
+	}
+	verdicts(t, engine(t, cfg, deny("*(rm:*)")), all(Deny, "rm", "rm x", "ls; rm x"))
+	// A command of a server's tool needs its parts allowed as well.
+	c := cfg
+	c.Rules = []Rule{allow("mcp__sh__exec(ls *)")}
+	for script, want := range map[string]Verdict{"ls src": Allow, "ls src; make": Ask} {
+		if d := engine(t, c).Check(t.Context(), Call{Tool: "mcp__sh__exec", Args: Args{"command": script}}); d.Verdict != want {
+			t.Errorf("%s: %v by %v, want %v", script, d.Verdict, d.Reason, want)
+		}
+	}
+}
+
 func TestStarsInAWholeScriptNeverAllow(t *testing.T) {
 	_, cfg := place(t)
 	e := engine(t, cfg, allow("Bash(ls | *)"))

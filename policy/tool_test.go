@@ -254,3 +254,20 @@ func TestParseWords(t *testing.T) {
 		t.Errorf("%v, %v", v, err)
 	}
 }
+
+func TestDeniesPath(t *testing.T) {
+	dir, cfg := place(t)
+	e := engine(t, cfg, deny("Read(.env)"), deny("Write(keep)"))
+	for _, tt := range []struct {
+		access Access
+		path   string
+		want   bool
+	}{
+		{AccessRead, dir + "/src/.env", true}, {AccessRead, dir + "/src/env", false}, {AccessWrite, dir + "/keep", true}, {AccessRead, dir + "/keep", false},
+		{AccessRead, "\x00", true}, // not a path: nothing is known, so every rule may match
+	} {
+		if why, got := e.DeniesPath(tt.access, tt.path); got != tt.want {
+			t.Errorf("%v %q: %v (%v)", tt.access, tt.path, got, why)
+		}
+	}
+}
