@@ -111,6 +111,25 @@ func TestELFLoader(t *testing.T) {
 	}
 }
 
+func TestProgramWhoseLoaderIsOutsideIsRefused(t *testing.T) {
+	program, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Skip(err)
+	}
+	loader := elfLoader(program[:4096])
+	h := newHost(t)
+	elsewhere := "/gone" + loader[5:] // of equal length, so that no offset moves
+	h.file("home/u/w/lost", strings.Replace(string(program), loader, elsewhere, 1), 0o755)
+	h.file("home/u/w/fine", string(program), 0o755)
+	_, _, err = Build(policy.Grant{}, h.Caller, HostView{}, []string{"./lost"})
+	if pe, ok := errors.AsType[*ProgramError](err); !ok || pe.ExitCode() != 126 || !strings.Contains(err.Error(), elsewhere) {
+		t.Errorf("error %v, want status 126 that names %s", err, elsewhere)
+	}
+	if _, _, err := Build(policy.Grant{}, h.Caller, HostView{}, []string{"./fine"}); err != nil {
+		t.Errorf("the untouched copy: %v", err)
+	}
+}
+
 func FuzzELFLoader(f *testing.F) {
 	if head, err := os.ReadFile("/bin/true"); err == nil {
 		f.Add(head[:min(len(head), 4096)])

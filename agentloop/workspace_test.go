@@ -140,11 +140,17 @@ func TestPlantedGitFileGrantsNothing(t *testing.T) {
 	git(t, victim, "init", "-q")
 	git(t, victim, "commit", "-q", "--allow-empty", "-m", "x")
 	git(t, victim, "worktree", "add", "-q", h.path("home/u/victim-wt"))
+	git(t, victim, "worktree", "add", "-q", h.path("home/u/module")) // a stand-in for a submodule's tree
+	module := h.dir("home/u/super/.git/modules/sub")
+	git(t, module, "init", "-q", "--bare")
+	git(t, module, "config", "core.bare", "false")
+	git(t, module, "config", "core.worktree", h.path("home/u/module"))
 	h.file("home/u/.ssh/id_rsa", "s", 0o600)
 	h.file("home/u/w/fake/HEAD", "", 0o644)
 	for _, tt := range []struct{ name, gitdir, spared string }{
 		{"another repository", victim + "/.git", victim + "/.git/config"},
 		{"another worktree", victim + "/.git/worktrees/victim-wt", victim + "/.git/config"},
+		{"another submodule", module, module + "/config"},
 		{"a secret directory", h.path("home/u/.ssh"), h.path("home/u/.ssh/id_rsa")},
 		{"relative climb", "../.ssh", h.path("home/u/.ssh/id_rsa")},
 	} {
