@@ -14,9 +14,10 @@ const (
 	defaultGrace       = 2 * time.Second
 	defaultOutputBytes = 4000
 	defaultOutputFile  = 64 << 20
-	// minPIDMax is the least the kernel takes for kernel.pid_max
-	// (RESERVED_PIDS + 1, kernel/pid.c).
-	minPIDMax = 301
+	// reservedPIDs are not given out again once the numbers have wrapped
+	// (RESERVED_PIDS, kernel/pid.c): a pid_max below it plus the tasks wanted
+	// would starve a run after its first few hundred forks.
+	reservedPIDs = 300
 	// openFiles caps descriptors for the command; the hard limit of the caller
 	// is often a million, which old programs walk.
 	openFiles = 65536
@@ -105,12 +106,12 @@ func (l *launch) substitutes() {
 		case l.limitByNPROC():
 			part("tasks", "RLIMIT_NPROC in an own user namespace", true, asked)
 		case l.limitByPIDMax():
-			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, at least %d, and sampling", minPIDMax), false, asked)
+			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, %d at most, and sampling", reservedPIDs+l.limits.Tasks), false, asked)
 		default:
 			part("tasks", "sampling by the keeper", false, true)
 		}
 	}
 	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {
-		part("memory", "RLIMIT_DATA of each process, and sampling by the keeper", false, true)
+		part("memory", "RLIMIT_DATA of each process, and sampling by the keeper, which does not see memory files and System V segments", false, true)
 	}
 }

@@ -56,7 +56,7 @@ func (l *launch) planView() error {
 	}
 	p := &l.plan
 	if l.limitByPIDMax() {
-		p.PIDMax(max(l.limits.Tasks+1, minPIDMax))
+		p.PIDMax(reservedPIDs + l.limits.Tasks + 1)
 	}
 	p.Private()
 	for i := range items {
@@ -105,7 +105,7 @@ func (l *launch) planSystem(nodes []child.Slot) {
 		noexec = child.NoExec
 	}
 	p.Attach(p.Devpts(child.NoSUID|child.NoExec), "/dev/pts", child.MakeDir)
-	p.Attach(p.Tmpfs(cmp.Or(l.spec.View.ShmBytes, defaultTmpfsBytes), 0o1777, child.NoSUID|child.NoDev|noexec), "/dev/shm", child.MakeDir)
+	p.Attach(p.Tmpfs(l.tmpfsBytes(l.spec.View.ShmBytes), 0o1777, child.NoSUID|child.NoDev|noexec), "/dev/shm", child.MakeDir)
 	proc := p.Proc(child.NoSUID | child.NoDev | child.NoExec)
 	p.Attach(proc, "/proc", child.MakeDir|child.Keep)
 	if l.uid() == 0 {
@@ -236,7 +236,7 @@ func (l *launch) attach(items []item, i int) {
 			attrs |= child.NoExec
 		}
 		mode := uint32(0o1777)
-		s := p.Tmpfs(cmp.Or(it.Bytes, defaultTmpfsBytes), mode, attrs)
+		s := p.Tmpfs(l.tmpfsBytes(it.Bytes), mode, attrs)
 		p.Attach(s, it.Path, l.makePoint(items, it))
 	default:
 		p.Attach(it.slot, it.Path, l.makePoint(items, it)|flagIf(it.Optional, child.Optional))
@@ -258,6 +258,17 @@ func (l *launch) makePoint(items []item, it *item) child.Flag {
 		return child.MakeDir
 	}
 	return child.MakeFile
+}
+
+// tmpfsBytes is the size of a memory file system of which bytes were asked. What
+// lies in it belongs to no process, so that sampling does not see it: without a
+// control group it may at most hold what the run may have.
+func (l *launch) tmpfsBytes(bytes int64) int64 {
+	bytes = cmp.Or(bytes, defaultTmpfsBytes)
+	if limit := l.limits.Memory; limit > 0 && !l.cgroupHolds("memory") {
+		return min(bytes, limit)
+	}
+	return bytes
 }
 
 func (l *launch) uid() int {

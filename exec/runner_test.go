@@ -435,3 +435,14 @@ func TestForkBombEndsInItsLimit(t *testing.T) {
 		}
 	})
 }
+
+// Numbers of ended processes are given out again: a run may fork much more often
+// than it has tasks at a time.
+func TestManyShortProcessesFitInTheDefaultLimit(t *testing.T) {
+	each(t, func(t *testing.T, s Spec, work string) {
+		got := run(t, sh(s, "i=0; while [ $i -lt 1200 ]; do /bin/true || exit 9; i=$((i+1)); done; seq 1 50 | sort -n | tail -1 | cat; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1 & done; wait; echo end"))
+		if got.ExitCode != 0 || got.Stdout.Text != "50\nend\n" {
+			t.Errorf("exit %d: %q %q", got.ExitCode, got.Stdout.Text, got.Stderr.Text)
+		}
+	})
+}
