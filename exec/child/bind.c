@@ -25,7 +25,9 @@
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
-#define SCOPE_SIGNAL 2ull // LANDLOCK_SCOPE_SIGNAL, ABI 6
+#define SCOPE_SIGNAL 2ull    // LANDLOCK_SCOPE_SIGNAL, ABI 6
+#define REFER (1ull << 13)   // LANDLOCK_ACCESS_FS_REFER, ABI 2
+#define PATH_BENEATH 1       // LANDLOCK_RULE_PATH_BENEATH
 
 // Headers older than the kernel lack fields, so the layout is written out here
 // (linux/landlock.h of 6.12).
@@ -96,6 +98,30 @@ static pid_t control_peer(void)
 	return getsockopt(CONTROL_FD, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ? -1 : peer.pid;
 }
 
+// struct landlock_path_beneath_attr
+struct path_rule {
+	uint64_t access;
+	int32_t fd;
+} __attribute__((packed));
+
+// scope_ruleset allows everything but signals to processes outside. Every layer
+// refuses to move and link files between directories, handled or not, unless a
+// rule of its own grants it (linux/landlock.h, LANDLOCK_ACCESS_FS_REFER).
+static int scope_ruleset(void)
+{
+	int fd = create_ruleset(REFER, 0, SCOPE_SIGNAL);
+	if (fd < 0)
+		return -1;
+	struct path_rule rule = {REFER, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+	long r = rule.fd < 0 ? -1 : syscall(__NR_landlock_add_rule, fd, PATH_BENEATH, &rule, 0);
+	if (rule.fd >= 0)
+		close(rule.fd);
+	if (r == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
 // op_scope binds the keeper to a layer that allows everything but signals to
 // processes outside the layer, and then tries it on the starter. Only a refusal
 // of what worked just before proves that kill(-1) will stay inside; everything
@@ -109,7 +135,7 @@ static int op_scope(struct keeper *k)
 		return 0; // nobody to try it on
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
-	int fd = create_ruleset(0, 0, SCOPE_SIGNAL);
+	int fd = scope_ruleset();
 	if (fd < 0)
 		return 0;
 	long r = syscall(__NR_landlock_restrict_self, fd, 0);
@@ -139,11 +165,8 @@ static int op_rule(struct keeper *k, const struct op *o)
 	uint64_t access = o->b;
 	if (fstat(fd, &st) == 0 && !S_ISDIR(st.st_mode))
 		access &= FILE_RIGHTS; // EINVAL otherwise
-	struct {
-		uint64_t access;
-		int32_t fd;
-	} __attribute__((packed)) rule = {access, fd};
-	long r = access ? syscall(__NR_landlock_add_rule, k->ruleset, 1 /* LANDLOCK_RULE_PATH_BENEATH */, &rule, 0) : 0;
+	struct path_rule rule = {access, fd};
+	long r = access ? syscall(__NR_landlock_add_rule, k->ruleset, PATH_BENEATH, &rule, 0) : 0;
 	int e = errno;
 	close(fd);
 	return r < 0 ? -e : 0;
