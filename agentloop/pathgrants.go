@@ -170,21 +170,21 @@ func (b *builder) checkLinks(list []asked) error {
 	return nil
 }
 
-// settle keeps one entry per path: at equal length the stricter one, whatever
-// the order. Then it closes what a weaker source opened below the entry of a
-// stronger one.
+// settle keeps one entry per path, whatever the order: a refusal counts more than
+// a grant, and of two grants the wider one, since to write includes to read. Then
+// it closes what a weaker source opened at or below the entry of a stronger one.
 func (b *builder) settle(list []asked) []asked {
 	best := make(map[string]asked, len(list))
 	for _, a := range list {
 		old, ok := best[a.path]
-		if !ok || a.access < old.access || a.access == old.access && a.grant.Source.Kind < old.grant.Source.Kind {
+		if !ok || counts(a, old) {
 			a.links = append(a.links, old.links...)
 			best[a.path] = a
 		} else {
 			old.links = append(old.links, a.links...)
 			best[a.path] = old
 		}
-		if ok && old.access != a.access {
+		if ok && old.access != a.access && min(old.access, a.access) < exec.ReadOnly {
 			b.warn("%s is both %q and %q; %q counts", a.grant.Path, old.grant.Access, a.grant.Access, best[a.path].grant.Access)
 		}
 	}
@@ -209,6 +209,17 @@ func (b *builder) settle(list []asked) []asked {
 		kept = append(kept, a)
 	}
 	return kept
+}
+
+// counts reports whether a counts more than old, an entry about the same path.
+func counts(a, old asked) bool {
+	switch {
+	case a.access == old.access:
+		return a.grant.Source.Kind < old.grant.Source.Kind
+	case min(a.access, old.access) >= exec.ReadOnly:
+		return a.access > old.access
+	}
+	return a.access < old.access
 }
 
 // strongerAbove finds the nearest entry at or above a's path that a stronger
