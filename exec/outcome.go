@@ -167,6 +167,7 @@ func (l *launch) describe() {
 	}
 	if l.limits.FileSize > 0 {
 		part("file size", "RLIMIT_FSIZE")
+		gap("total of files", "the limit is one of each file, and the file system gives no quota", "memory file systems of the run are size-capped")
 	}
 	if l.limits.CPU > 0 {
 		if l.cgroup != nil {
