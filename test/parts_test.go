@@ -13,6 +13,16 @@ const partWord = "-part"
 func parts() map[string]func(places) error {
 	return map[string]func(places) error{
 		"type into terminal": typeInto,
+		"processes":          bombProcesses,
+		"threads":            bombThreads,
+		"zombies":            bombZombies,
+		"chain":              bombChain,
+		"memory":             bombMemory,
+		"memory of many":     bombManyMemories,
+		"memory file":        bombMemoryFile,
+		"temporary files":    bombTemp,
+		"shared files":       bombSharedFiles,
+		"segments":           bombSegments,
 	}
 }
 

@@ -13,6 +13,7 @@ func vectors() []vector {
 		readVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
 		execVectors(), environmentVectors(),
 		netVectors(), netListVectors(), unixVectors(), processVectors(), kernelVectors(), tableVectors(),
+		limitVectors(),
 	)
 }
 
