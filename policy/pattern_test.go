@@ -87,6 +87,8 @@ func TestDenyRuleCatchesEverySpelling(t *testing.T) {
 		{"foo push origin *", "foo -x push push origin y", fullMatch},
 		{"find * -delete", "find . -name x -delete", fullMatch},
 		{"find * -exec *", "find . -newer f -xdev -ctime 1", noMatch},
+		{"git checkout -- -f *", "git checkout -q -- -f x", fullMatch},
+		{"rm -rf *", "rm -- -rf x", noMatch},
 		{"npm run x", "npm run x -s", noMatch},
 		// quotes in a rule group words
 		{`git commit -m "a b"`, "git commit -m a_b", fullMatch},

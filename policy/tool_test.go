@@ -34,6 +34,19 @@ func TestDecodeArgs(t *testing.T) {
 	}
 }
 
+func TestRuleForAWholeToolStaysInTheRoots(t *testing.T) {
+	dir, cfg := place(t)
+	e := engine(t, cfg, allow("read_file"), allow("grep_files(/var/data/**)"))
+	for p, want := range map[string]Verdict{"src/a": Allow, dir: Allow, "../x": Ask, "~/x": Ask, "/usr/include/x.h": Allow} {
+		if d := e.Check(t.Context(), read(p)); d.Verdict != want {
+			t.Errorf("read %s: %v by %v, want %v", p, d.Verdict, d.Reason, want)
+		}
+	}
+	if d := e.Check(t.Context(), Call{Tool: "Grep", Args: Args{"pattern": "x", "path": "/var/data/a"}}); d.Verdict != Allow {
+		t.Errorf("a rule that names the place: %v by %v", d.Verdict, d.Reason)
+	}
+}
+
 func TestEveryPathArgumentIsChecked(t *testing.T) {
 	_, cfg := place(t)
 	e := engine(t, cfg, deny("Read(secret)"), deny("Write(secret)"))
@@ -170,6 +183,7 @@ func TestUndeclaredTools(t *testing.T) {
 		{"another value", []Rule{deny("mcp__s__t(mode:force*)")}, Args{"mode": "soft"}, Allow},
 		{"a number", []Rule{deny("mcp__s__t(depth:7)")}, Args{"depth": 7.0}, Deny},
 		{"allowed content does not cover other fields", []Rule{allow("mcp__s__t(select *)")}, Args{"query": "select 1", "more": "drop"}, Ask},
+		{"allowed content does not cover a field behind it", []Rule{allow("mcp__s__t(select *)")}, Args{"query": "select 1", "zmore": "drop"}, Ask},
 		{"allowed content", []Rule{allow("mcp__s__t(select *)")}, Args{"query": "select 1"}, Allow},
 	} {
 		c := cfg
