@@ -27,6 +27,9 @@ const (
 // Analysis.Unknown. It is safe for concurrent use.
 func Analyze(script string, o Options) Analysis {
 	a := &analyzer{opts: o, work: maxWork, cur: -1}
+	n := min(4+len(script)/16, 64)
+	a.result.Commands = make([]Command, 0, n)
+	a.result.Effects = make([]Effect, 0, n)
 	a.unknownVar = &variable{alts: []string{worldText}, unset: true}
 	if k, what, at := suspect(script); what != "" {
 		a.noteAt(k, what, position(script, at))
@@ -63,10 +66,13 @@ type analyzer struct {
 	hdoc bool
 
 	files map[string]*file
+	// bases holds the base names of files; links counts those that are links.
+	bases map[string]bool
+	links int
 	// made lists writes to names that are not known.
 	made []*text
 	// seen removes duplicates when code is read more than once.
-	seen   map[string]int
+	seen   map[uint64]int
 	repeat int
 
 	traps   []trapCode

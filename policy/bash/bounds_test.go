@@ -84,7 +84,7 @@ func TestBounds(t *testing.T) {
 }
 
 // cpuTime is what the process used: a busy machine does not change it much.
-func cpuTime(t *testing.T) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,6 +1,9 @@
 package bash
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // make follows make(1): --eval and a makefile of the script are code; variables
 // that name programs start them.
@@ -301,13 +304,21 @@ func fits(list, p string) bool {
 	return false
 }
 
-func (a *analyzer) consumedBy(name string) bool {
+// consumerIndex finds the lists of files by program.
+var consumerIndex = sync.OnceValue(func() map[string][]string {
+	m := make(map[string][]string)
 	for _, c := range consumers {
-		if !hasWord(c.programs, name) {
-			continue
+		for _, p := range strings.Fields(c.programs) {
+			m[p] = append(m[p], c.files)
 		}
+	}
+	return m
+})
+
+func (a *analyzer) consumedBy(name string) bool {
+	for _, files := range consumerIndex()[name] {
 		for p, f := range a.files {
-			if (len(f.contents) > 0 && !f.built || f.target != "") && fits(c.files, p) {
+			if (len(f.contents) > 0 && !f.built || f.target != "") && fits(files, p) {
 				return true
 			}
 		}

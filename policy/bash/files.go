@@ -74,7 +74,7 @@ func clean(p string) string {
 // resolve follows the symbolic links that are known: those the script made, and
 // those Options.Readlink knows. The last component is followed with last.
 func (a *analyzer) resolve(p string, last bool) string {
-	if len(a.files) == 0 && a.opts.Readlink == nil {
+	if a.links == 0 && a.opts.Readlink == nil {
 		return p
 	}
 	for range 16 {
@@ -144,6 +144,10 @@ func (a *analyzer) file(p string) *file {
 		}
 		f = &file{}
 		a.files[p] = f
+		if a.bases == nil {
+			a.bases = make(map[string]bool)
+		}
+		a.bases[baseName(p)] = true
 	}
 	return f
 }
@@ -266,9 +270,25 @@ func (a *analyzer) content(st *state, p string) *text {
 	return t
 }
 
+// mayBeFile reports whether a path may name a file of the script: a quick look
+// at its last component.
+func (a *analyzer) mayBeFile(p string) bool {
+	if a.links > 0 || a.opts.Readlink != nil {
+		return true
+	}
+	base := baseName(p)
+	return base == "" || base == "." || base == ".." || a.bases[base]
+}
+
+// setLink makes a file of the script a symbolic link.
+func (a *analyzer) setLink(p, target string) {
+	a.file(p).target = target
+	a.links++
+}
+
 // written returns the entry of a file that the script made.
 func (a *analyzer) written(st *state, p string) *file {
-	if len(a.files) == 0 {
+	if len(a.files) == 0 || !a.mayBeFile(p) {
 		return nil
 	}
 	for _, d := range st.dirs {

@@ -35,7 +35,6 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 		if len(ops) > 1 {
 			a.each(v, ops[1:2], Effect{Kind: Write})
 			a.wrote(v.st, ops[1].Text)
-			a.result.clearReadOnly(a.cur)
 		}
 	case opsFirstOut:
 		if len(ops) > 0 {
@@ -84,12 +83,6 @@ func (a *analyzer) changed(v *invocation, ops []Word) {
 		if i := strings.LastIndexByte(baseName(w.Text), '.'); i > 0 {
 			a.wrote(v.st, w.Text[:len(w.Text)-len(baseName(w.Text))+i])
 		}
-	}
-}
-
-func (r *Analysis) clearReadOnly(i int) {
-	if i >= 0 && i < len(r.Commands) {
-		r.Commands[i].ReadOnly = false
 	}
 }
 
@@ -211,7 +204,7 @@ func (a *analyzer) moveTree(v *invocation, src, dst string) {
 				g := a.file(to)
 				g.contents = append(g.contents, f.contents...)
 				if f.target != "" {
-					g.target = f.target
+					a.setLink(to, f.target)
 				}
 			}
 		}
@@ -238,10 +231,10 @@ func (a *analyzer) linkOperands(v *invocation, g *args) {
 		if symbolic {
 			for _, d := range v.st.dirs {
 				if p := clean(absolute(d, dir.Text)); !hasHole(p) && dir.Text != "." {
-					a.file(p).target = src.Text
+					a.setLink(p, src.Text)
 				}
 				if p := clean(absolute(d, into)); !hasHole(p) {
-					a.file(p).target = src.Text
+					a.setLink(p, src.Text)
 				}
 			}
 			if hasHole(dir.Text) || hasHole(src.Text) {

@@ -69,7 +69,8 @@ func (a *analyzer) paramList(st *state, name string, index syntax.ArithmExpr) li
 	case "0":
 		return list{items: [][]string{st.arg0}}
 	}
-	if n, err := strconv.Atoi(name); err == nil {
+	if isDigits(name) {
+		n, _ := strconv.Atoi(name)
 		if n >= 1 && n <= len(st.params) {
 			return list{items: [][]string{st.params[n-1]}}
 		}

@@ -309,7 +309,7 @@ func (a *analyzer) understand(v *invocation, p *program) {
 		safe = false
 	}
 	a.operands(v, p, &g)
-	if safe && !g.computed {
+	if safe && !g.computed && !(p.ops == opsInOut && len(g.ops) > 1) {
 		a.setReadOnly()
 	}
 	if g.computed && strings.ContainsAny(p.roles, "PSKFL") {

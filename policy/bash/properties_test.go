@@ -1,8 +1,10 @@
 package bash_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -120,7 +122,10 @@ func FuzzAnalyze(f *testing.F) {
 		f.Add(c.Command)
 	}
 	f.Fuzz(func(t *testing.T, script string) {
+		// An input that takes long is a fault too; the limit is generous.
+		late := time.AfterFunc(20*time.Second, func() { panic("no answer in 20 s for " + strconv.Quote(script)) })
 		a := bash.Analyze(script, bash.Options{Cwd: "/w", Home: "/home/dev"})
+		late.Stop()
 		for _, u := range a.Unknown {
 			if u.Command < -1 || u.Command >= len(a.Commands) {
 				t.Errorf("unknown of command %d of %d", u.Command, len(a.Commands))

@@ -1,8 +1,10 @@
 package bash
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -48,6 +50,11 @@ func (a *analyzer) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect
 	cur := a.cur
 	// Redirections of exec without a command stay.
 	stays := len(alts) == 1 && len(redirs) > 0 && isExecOnly(alts[0])
+	if len(redirs) == 0 && len(alts) == 1 {
+		a.run(&invocation{st: st, argv: alts[0], env: env, shell: true})
+		a.cur = cur
+		return
+	}
 	s := *st
 	done := a.redirects(&s, redirs, -1)
 	for i, argv := range alts {
@@ -239,7 +246,7 @@ func (a *analyzer) record(c Command) int {
 	if a.repeat > 0 {
 		key := commandKey(&c)
 		if a.seen == nil {
-			a.seen = make(map[string]int)
+			a.seen = make(map[uint64]int)
 			for i := range a.result.Commands {
 				a.seen[commandKey(&a.result.Commands[i])] = i
 			}
@@ -255,21 +262,28 @@ func (a *analyzer) record(c Command) int {
 	return len(a.result.Commands) - 1
 }
 
-func commandKey(c *Command) string {
-	var b strings.Builder
-	b.WriteString(itoa(int64(c.Pos.Offset)))
-	b.WriteString(c.Dir)
-	b.WriteByte(byte(c.Kind))
+// commandKey identifies a command among those of this process: the seed is
+// random, so that no script can be made to collide.
+func commandKey(c *Command) uint64 {
+	var h maphash.Hash
+	h.SetSeed(keySeed())
+	h.WriteString(c.Dir)
+	h.WriteByte(byte(c.Kind))
+	for n := c.Pos.Offset; n > 0; n >>= 8 {
+		h.WriteByte(byte(n))
+	}
 	for _, w := range c.Argv {
-		b.WriteByte(0)
-		b.WriteString(w.Text)
+		h.WriteByte(0)
+		h.WriteString(w.Text)
 	}
 	for _, v := range c.Via {
-		b.WriteByte(1)
-		b.WriteString(v)
+		h.WriteByte(1)
+		h.WriteString(v)
 	}
-	return b.String()
+	return h.Sum64()
 }
+
+var keySeed = sync.OnceValue(maphash.MakeSeed)
 
 // run reads one command line.
 func (a *analyzer) run(v *invocation) {

@@ -151,16 +151,18 @@ func (a *analyzer) flushProcs(argv []Word) {
 	}
 }
 
-// braces performs brace expansion.
-func (a *analyzer) braces(w *syntax.Word) []*syntax.Word {
-	has := false
+func hasBrace(w *syntax.Word) bool {
 	for _, p := range w.Parts {
 		if l, ok := p.(*syntax.Lit); ok && strings.IndexByte(l.Value, '{') >= 0 {
-			has = true
-			break
+			return true
 		}
 	}
-	if !has {
+	return false
+}
+
+// braces performs brace expansion.
+func (a *analyzer) braces(w *syntax.Word) []*syntax.Word {
+	if !hasBrace(w) {
 		return []*syntax.Word{w}
 	}
 	c := &syntax.Word{Parts: append([]syntax.WordPart(nil), w.Parts...)}

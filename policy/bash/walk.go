@@ -320,7 +320,7 @@ func (a *analyzer) loop(st *state, body func(*state)) {
 			a.repeat--
 		}
 		c.settle()
-		same := sameVars(c, st) && slices.Equal(c.dirs, st.dirs) && len(c.funcs) == len(st.funcs) &&
+		same := a.covered(c, st) && slices.Equal(c.dirs, st.dirs) && len(c.funcs) == len(st.funcs) &&
 			len(c.aliases) == len(st.aliases) && len(c.params) == len(st.params)
 		if round >= maxRounds {
 			widen(c, st)
@@ -342,23 +342,25 @@ func (a *analyzer) loop(st *state, body func(*state)) {
 	}
 }
 
-func sameVars(a, b *state) bool {
-	if a.version == b.version {
+// covered reports whether every value in c is possible in st already.
+func (a *analyzer) covered(c, st *state) bool {
+	if c.version == st.version {
 		return true
 	}
-	if len(a.vars) != len(b.vars) {
-		return false
-	}
-	for name, v := range a.vars {
-		w, ok := b.vars[name]
-		if !ok || v != w && (!subset(v.alts, w.alts) || len(v.elems) != len(w.elems) || v.unset != w.unset) {
+	for name, v := range c.vars {
+		w, ok := st.vars[name]
+		if v == w {
+			continue
+		}
+		if !ok {
+			w = a.initial(name)
+		}
+		if !subset(v.alts, w.alts) || len(v.elems) != len(w.elems) || v.unset && !w.unset || v.array != w.array || v.ref != w.ref {
 			return false
 		}
-		if v != w {
-			for i := range v.elems {
-				if !subset(v.elems[i].alts, w.elems[i].alts) {
-					return false
-				}
+		for i := range v.elems {
+			if !subset(v.elems[i].alts, w.elems[i].alts) {
+				return false
 			}
 		}
 	}
@@ -448,6 +450,9 @@ func (a *analyzer) forClause(st *state, c *syntax.ForClause) {
 		if len(all) == 0 {
 			all = []string{worldText}
 		}
+		none := a.fork(st)
+		a.assign(st, l.Name.Value, all, false)
+		a.join(st, none)
 		a.loop(st, func(s *state) {
 			a.assign(s, l.Name.Value, all, false)
 			a.stmts(s, c.Do)

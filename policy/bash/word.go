@@ -18,8 +18,12 @@ type segment struct {
 func (a *analyzer) words(st *state, ws []*syntax.Word) [][]Word {
 	alts := [][]Word{make([]Word, 0, len(ws)+2)}
 	for _, w := range ws {
-		for _, b := range a.braces(w) {
-			alts = a.appendWord(st, alts, b)
+		if !hasBrace(w) {
+			alts = a.appendWord(st, alts, w)
+		} else {
+			for _, b := range a.braces(w) {
+				alts = a.appendWord(st, alts, b)
+			}
 		}
 		if a.spent() {
 			break
@@ -273,6 +277,13 @@ func (a *analyzer) tilde(st *state, user string) []string {
 // split makes words of segments: word splitting was done where the segments
 // were made, except for texts that are unquoted here.
 func (a *analyzer) split(st *state, segs []segment) []Word {
+	if len(segs) == 1 && !segs[0].brk {
+		g := segs[0]
+		if !g.quoted && g.s == "" {
+			return nil
+		}
+		return []Word{{Text: g.s, Many: g.many, Glob: !g.quoted && isPattern(g.s, strings.IndexByte(g.s, ']') >= 0)}}
+	}
 	var out []Word
 	var cur strings.Builder
 	has, many, glob := false, false, false
