@@ -141,6 +141,7 @@ var paths = []string{
 	"/w/docs/x.md", "/w/deploy/y", "/w/cert.pem", "/w/a/cert.pem", "/w/package.lock", "/etc/shadow", "/etc/passwd", "/opt/data/z", "/home/dev/.ssh/id",
 	"/home/dev/notes/n.md", "/home/dev/notes/d/n.md", "/home/dev/x/q", "/home/dev/y/q", "/srv/a", "/w/axb/c", "/w/axb/d", "/w/x[1].txt",
 	"/w/packages/web/src/content/docs/i.mdx", "/w/packages/web/src/content/docs/d/i.mdx", "/src/a.go", "/deploy/y", "/docs/x.md", "/home/dev/projects/personal/p",
+	"/srv/a.md", "/w/a.md", "/w/d/a.md", "/srv/notes.txt", "/w/notes.txt", "/w/README", "/w/d/README", "/w/id_rsa", "/srv/id_rsa",
 }
 
 func TestImportIsNeverWiderForPaths(t *testing.T) {
