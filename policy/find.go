@@ -224,7 +224,8 @@ func (f *finder) wholeScript(x *commandIndex, script string) {
 		}
 		hit := false
 		if c.pat.re != nil {
-			hit = matchRegexp(c.pat.re, script, c.rule.Kind)
+			// As below: an allow rule is compared with single commands only.
+			hit = c.rule.Kind != AllowRule && matchRegexp(c.pat.re, script, c.rule.Kind)
 		} else if lit, exact := c.pat.command.script.literal(); exact {
 			hit = script == lit
 		} else {

@@ -87,11 +87,20 @@ func bareShell(a *bash.Analysis) (string, bool) {
 	return c.Name(), true
 }
 
+// maxWords is how many words of a command the analyser lists. One that long may
+// have more, and a rule could be about them.
+const maxWords = 4096
+
 // unreadable: a command could hide in what the analyser could not read.
 func (r *run) unreadable() {
 	for i := range r.facts.analysis.Unknown {
 		if u := &r.facts.analysis.Unknown[i]; u.Unreadable() {
 			r.ask(u.Command, SafetyReason{Check: "unreadable", Text: withText(u.Kind.String(), readable(u.Text))})
+		}
+	}
+	for i := range r.facts.commands {
+		if len(r.facts.commands[i].argv) >= maxWords {
+			r.ask(i, SafetyReason{Check: "unreadable", Text: "a command with more words than are read"})
 		}
 	}
 	for _, p := range r.facts.problems {

@@ -46,7 +46,7 @@ func verdicts(t *testing.T, e *Engine, want map[string]Verdict) {
 	t.Helper()
 	for script, v := range want {
 		if d := e.Check(t.Context(), BashCall(script, "")); d.Verdict != v {
-			t.Errorf("%q: %v (%v), want %v", script, d.Verdict, d.Reason, v)
+			t.Errorf("%.100q: %v (%.100v), want %v", script, d.Verdict, d.Reason.String(), v)
 		}
 	}
 }
@@ -192,6 +192,35 @@ func TestReadOnlyCommandsNeverAsk(t *testing.T) {
 	verdicts(t, e, all(Ask, "cat /root/x", "ls ..", "cat ~/.bashrc", "go test ./...", "make", "python script.py", "npm install", "touch x"))
 }
 
+func TestANameIsNotTheProgram(t *testing.T) {
+	dir, cfg := place(t)
+	cfg.Mode = ModeAcceptEdits
+	e := engine(t, cfg)
+	verdicts(t, e, all(Ask, "./ls", dir+"/grep x a", "src/touch a", "../cat a"))
+	verdicts(t, e, all(Allow, "/bin/ls", "/usr/bin/grep x a", "/usr/bin/touch a"))
+}
+
+func TestDontAskTakesExplicitAllowsOnly(t *testing.T) {
+	_, cfg := place(t)
+	cfg.Mode, cfg.Default = ModeDontAsk, Allow
+	e := engine(t, cfg, allow("Bash(touch *)"))
+	verdicts(t, e, map[string]Verdict{"touch a": Allow, "ls": Allow, "mkdir a": Deny})
+	cfg.AllowConfined, cfg.Confinement = true, FullyConfined
+	verdicts(t, engine(t, cfg), all(Allow, "mkdir a"))
+}
+
+func TestRegularExpressions(t *testing.T) { // requirement 35
+	_, cfg := place(t)
+	e := engine(t, cfg, allow("Bash(re:touch a)"), allow(`Bash(re:make (x|y)( .*)?)`))
+	verdicts(t, e, map[string]Verdict{"touch a": Allow, "touch ab": Ask, "xtouch a": Ask, "touch a b": Ask, "make x -j": Allow, "make z": Ask, "make x; rm y": Ask, "make x\nrm y": Ask, "make x $(rm y)": Ask})
+	e = engine(t, cfg, deny(`Bash(re:\brm\b.*-[a-z]*r)`), allow("Bash"))
+	verdicts(t, e, map[string]Verdict{"rm -r x": Deny, "ls; rm -fr x": Deny, "rm x": Allow})
+	// Longer than what is run: a deny rule matches, an allow rule does not.
+	long := "touch a" + strings.Repeat(" a", maxRegexpText)
+	verdicts(t, engine(t, cfg, deny("Bash(re:nothing)")), all(Deny, long))
+	verdicts(t, engine(t, cfg, allow("Bash(re:touch.*)")), all(Ask, long))
+}
+
 func TestTextInQuotesIsNoCommand(t *testing.T) { // requirement 100
 	_, cfg := place(t)
 	e := engine(t, cfg, deny("Bash(ssh *)"), deny("Bash(sudo *)"), deny("Bash(vim *)"))
@@ -253,6 +282,19 @@ func TestAcceptEditsAllowsEditCommandsInTheWorkspace(t *testing.T) {
 	verdicts(t, e, all(Ask, "mkdir ../a", "touch /etc/x", "mv a ..", "cp a .git/hooks/x", "rm -rf /", "rm -rf ..", "rm -rf .", "make", "touch $(cat x)", "./touch x", "LD_PRELOAD=x touch y"))
 }
 
+func TestPatternsDoNotWriteThroughLinks(t *testing.T) {
+	dir, cfg := place(t)
+	cfg.Mode = ModeAcceptEdits
+	for _, name := range []string{"a1", "a2", "b1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustLink(t, "/etc/passwd", filepath.Join(dir, "b2"))
+	e := engine(t, cfg)
+	verdicts(t, e, map[string]Verdict{"tee a* < x": Allow, "tee b* < x": Ask, "rm b*": Allow, "touch .*": Ask})
+}
+
 func TestUnknownCode(t *testing.T) {
 	_, cfg := place(t)
 	scripts := []string{"python3 -c 'print(1)'", "node <<'E'\nx\nE", "perl -e 1"}
@@ -300,6 +342,20 @@ func TestUnreadableIsAFloor(t *testing.T) {
 			want = Deny
 		}
 		verdicts(t, e, all(want, "$(cat x) y", "grep p x | sh", `eval "$(cat x)"`, "if", "ls\r", `bash -c "$(cat x)"`))
+	}
+}
+
+func TestManyWordsDoNotHideADeny(t *testing.T) {
+	_, cfg := place(t)
+	cfg.Default = Allow
+	e := engine(t, cfg, deny("Bash(git push *)"), deny("Bash(rm -rf *)"), allow("Bash"))
+	for _, s := range []string{"git " + strings.Repeat("-c a=b ", 3000) + "push x", "rm " + strings.Repeat("x ", 5000) + "-rf", "git " + strings.Repeat("-x ", 9000) + "push x"} {
+		if d := e.Check(t.Context(), BashCall(s, "")); d.Verdict == Allow {
+			t.Errorf("%.40q: allowed by %.100v", s, d.Reason.String())
+		}
+	}
+	if d := e.Check(t.Context(), BashCall("git "+strings.Repeat("-c a=b ", 300)+"push x", "")); d.Verdict != Deny {
+		t.Errorf("300 options: %v", d.Verdict)
 	}
 }
 
@@ -475,12 +531,13 @@ func TestQuoteWordIsReadBackLiterally(t *testing.T) {
 func TestAnyToolRuleCatchesShellToolsOfServers(t *testing.T) { // requirement 31
 	_, cfg := place(t)
 	cfg.Default = Allow
-	e := engine(t, cfg, deny("*(sudo *)"), deny("Bash(rm *)"))
+	e := engine(t, cfg, deny("*(sudo *)"), deny("Bash(rm *)"), deny("mcp__sh__run(kill *)"))
 	for _, c := range []Call{
 		BashCall("sudo x", ""), BashCall("cd a && timeout 5 sudo x", ""),
 		{Tool: "mcp__sh__exec", Args: Args{"command": "sudo x"}}, {Tool: "mcp__sh__exec", Args: Args{"cmd": "ls; sudo x"}},
 		{Tool: "mcp__sh__exec", Args: Args{"argv": []any{"sudo", "x"}}}, {Tool: "mcp__sh__exec", Args: Args{"strange": "sudo x"}},
 		{Tool: "mcp__sh__exec", Args: Args{"command": "/bin/rm x"}},
+		{Tool: "mcp__sh__run", Args: Args{"command": "ls; timeout 5 kill x"}},
 	} {
 		if d := e.Check(t.Context(), c); d.Verdict != Deny {
 			t.Errorf("%s %v: %v (%v)", c.Tool, c.Args, d.Verdict, d.Reason)

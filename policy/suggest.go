@@ -231,6 +231,10 @@ func (r *run) commandRuleFor(p *part) (rule, also, why string) {
 	return "run_bash(" + text + ")", also, ""
 }
 
+// usualProgram reports a program found by PATH, or named in a system directory:
+// not one that merely has the name of a usual one.
+func (r *run) usualProgram(v *commandView) bool { return v.name == v.base || r.system(v.name) }
+
 // system reports a program in a directory that commands cannot write.
 func (r *run) system(program string) bool {
 	_, z := r.e.zoneOf(program)
