@@ -21,6 +21,9 @@ const (
 	maxWork = 1_500_000
 	// maxCommands bounds the list of commands.
 	maxCommands = 20_000
+	// maxUnknown bounds the list of what is not known; of each kind there is one
+	// at least.
+	maxUnknown = 256
 )
 
 // Analyze reads script. It never fails: what it cannot read is listed in
@@ -38,9 +41,21 @@ func Analyze(script string, o Options) Analysis {
 		}
 		script = cleaned(script)
 	}
-	st := &state{dirs: []string{o.Cwd}, more: false, arg0: []string{"bash"}}
-	a.script(st, script)
-	a.finishScript(st)
+	for pass := 0; pass < 3; pass++ {
+		st := &state{dirs: []string{o.Cwd}, arg0: []string{"bash"}}
+		a.script(st, script)
+		a.finishScript(st)
+		// A part that runs at the same time may have written what was read as
+		// an old file: read all of it once more with the files known.
+		if !a.concurrent || !a.stale || a.spent() {
+			break
+		}
+		a.stale = false
+		if pass == 0 {
+			a.repeat++
+		}
+		a.traps, a.late, a.outProcs, a.funcs = nil, nil, nil, nil
+	}
 	return a.result
 }
 
@@ -66,6 +81,11 @@ type analyzer struct {
 	hdoc bool
 
 	files map[string]*file
+	// missed are files that were read before the script wrote them; stale is true
+	// when one was written later. It matters where parts run concurrently.
+	missed     map[string]bool
+	stale      bool
+	concurrent bool
 	// bases holds the base names of files; links counts those that are links.
 	bases map[string]bool
 	links int
@@ -75,11 +95,14 @@ type analyzer struct {
 	seen   map[uint64]int
 	repeat int
 
-	traps   []trapCode
+	traps []trapCode
+	// scope holds what local variables of the running function hid.
+	scope   map[string]*variable
 	funcs   []*function
 	running map[*function]int
 	// late flushes process substitutions that stay open to the end.
 	late     []func()
+	fds      int // descriptors made by {name}>
 	procs    int
 	outProcs map[string]*pendingProc
 }
@@ -126,15 +149,15 @@ func (a *analyzer) noteAt(k UnknownKind, what string, pos Position) {
 		what = strings.ToValidUTF8(what[:117], "") + "..."
 	}
 	u := Unknown{Kind: k, Text: what, Command: a.cur, Pos: pos}
-	if a.repeat > 0 || len(a.result.Unknown) > 0 {
-		for i, v := range a.result.Unknown {
-			if v == u {
-				return
-			}
-			if i > 256 {
-				return
-			}
+	known := false
+	for _, v := range a.result.Unknown {
+		if v == u {
+			return
 		}
+		known = known || v.Kind == k
+	}
+	if len(a.result.Unknown) >= maxUnknown && known {
+		return
 	}
 	a.result.Unknown = append(a.result.Unknown, u)
 }

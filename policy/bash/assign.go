@@ -253,6 +253,21 @@ func (a *analyzer) forget(st *state) {
 	}
 }
 
+// forgetAll adds an unknown value to every variable that holds more than numbers,
+// as after any number of further rounds.
+func (a *analyzer) forgetAll(st *state, argv []Word) {
+	a.spend(len(st.vars))
+	for name, v := range st.vars {
+		if isNumber(v.alts) && !v.array {
+			continue
+		}
+		n := *v
+		n.alts = addAlt(n.alts, anyText)
+		n.open = n.open || n.array
+		st.set(name, &n)
+	}
+}
+
 // special follows variables by which the shell itself runs code.
 func (a *analyzer) special(st *state, name string, alts []string) {
 	switch name {
@@ -266,6 +281,8 @@ func (a *analyzer) special(st *state, name string, alts []string) {
 		if st.xtrace {
 			a.tracePrompt(st)
 		}
+	case "POSIXLY_CORRECT":
+		st.aliasesOn = true
 	case "SHELLOPTS", "BASHOPTS":
 		st.xtrace = true
 		a.tracePrompt(st)
@@ -321,15 +338,27 @@ func (a *analyzer) declClause(st *state, c *syntax.DeclClause) {
 			}
 		}
 	}
+	defer a.someOutput(st, argv)()
 	a.record(Command{Kind: Builtin, Argv: argv, Dir: st.dir(), InTable: true, ReadOnly: true})
 }
 
 // declaration are the attributes that options of declare give.
 type declaration struct {
-	export, readonly, ref, local, integer, assoc, array, lower, upper, function, off bool
+	export, readonly, ref, local, global, integer, assoc, array, lower, upper, function, off bool
+}
+
+// hide remembers what a local variable hides.
+func (a *analyzer) hide(st *state, name string, d declaration) {
+	if a.scope == nil || d.export || d.readonly && !d.local || d.global {
+		return
+	}
+	if _, ok := a.scope[name]; !ok {
+		a.scope[name] = a.lookupRaw(st, name)
+	}
 }
 
 func (a *analyzer) declare(st *state, s *syntax.Assign, d declaration) {
+	a.hide(st, s.Name.Value, d)
 	a.assignNode(st, s, d.apply)
 	if s.Naked {
 		v := *a.lookupRaw(st, s.Name.Value)
@@ -339,9 +368,10 @@ func (a *analyzer) declare(st *state, s *syntax.Assign, d declaration) {
 		d.apply(&v)
 		st.set(s.Name.Value, &v)
 	}
-	if d.ref && s.Value != nil {
+	if d.ref && s.Value != nil || d.readonly {
 		v := *a.lookupRaw(st, s.Name.Value)
-		v.ref = true
+		v.ref = v.ref || d.ref && s.Value != nil
+		v.readonly = v.readonly || d.readonly
 		st.set(s.Name.Value, &v)
 	}
 }
@@ -392,6 +422,8 @@ func (a *analyzer) declareText(st *state, w Word, d declaration) declaration {
 				d.lower = true
 			case 'u':
 				d.upper = true
+			case 'g':
+				d.global = true
 			case 'r':
 				d.readonly = true
 			case 'f', 'F':
@@ -412,6 +444,7 @@ func (a *analyzer) declareText(st *state, w Word, d declaration) declaration {
 	name = strings.TrimSuffix(name, "+")
 	base, _, _ := strings.Cut(name, "[")
 	if isName(base) {
+		a.hide(st, base, d)
 		v := *a.lookupRaw(st, base)
 		d.apply(&v)
 		st.set(base, &v)
@@ -427,9 +460,10 @@ func (a *analyzer) declareText(st *state, w Word, d declaration) declaration {
 		return d
 	}
 	a.assign(st, name, []string{val}, appends)
-	if d.ref && isName(name) {
+	if (d.ref || d.readonly) && isName(name) {
 		v := *a.lookupRaw(st, name)
-		v.ref = true
+		v.ref = v.ref || d.ref
+		v.readonly = v.readonly || d.readonly
 		st.set(name, &v)
 	}
 	return d

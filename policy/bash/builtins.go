@@ -10,6 +10,7 @@ func (a *analyzer) builtin(v *invocation, name string) bool {
 	if !isBuiltin(name) {
 		return false
 	}
+	defer a.someOutput(v.st, v.argv)()
 	a.cur = a.record(Command{Kind: Builtin, Argv: v.argv, Dir: v.st.dir(), InTable: true, Assigns: a.assignWords(v)})
 	args := v.argv[1:]
 	st := v.st
@@ -189,12 +190,11 @@ func (a *analyzer) evalBuiltin(v *invocation, args []Word) {
 	}
 	via := a.via
 	a.via = append(slices.Clip(via), "eval")
-	for _, b := range v.env {
-		a.assign(v.st, b.name, b.alts, false)
-	}
+	undo := a.temporary(v)
 	for _, code := range a.joinedArgs(v.st, args) {
 		a.evalCode(v.st, code)
 	}
+	undo()
 	a.via = via
 }
 
@@ -267,11 +267,8 @@ func (a *analyzer) sourceOld(v *invocation, argv []Word) {
 // scriptTexts lists the contents of a script operand that are known to come
 // from the script; nil means a file that was there before.
 func (a *analyzer) scriptTexts(st *state, p string) []*text {
-	if n, ok := descriptor(p); ok {
-		if t := st.input(n); t != nil {
-			return []*text{t}
-		}
-		return []*text{{alts: []string{worldText}}}
+	if t, ok := a.stream(st, p); ok {
+		return []*text{t}
 	}
 	if f := a.written(st, p); f != nil {
 		return f.contents
@@ -492,6 +489,7 @@ func (a *analyzer) completion(v *invocation, args []Word) {
 func (a *analyzer) mapfile(v *invocation, args []Word) {
 	name := "MAPFILE"
 	var code string
+	shifted := false
 	in := v.st.in
 	for i := 0; i < len(args); i++ {
 		s := args[i].Text
@@ -516,12 +514,17 @@ func (a *analyzer) mapfile(v *invocation, args []Word) {
 			if s[j] == 'u' {
 				in = v.st.input(val)
 			}
+			shifted = shifted || strings.IndexByte("snOd", s[j]) >= 0
 			break
 		}
 	}
 	lines, known := a.lines(in)
-	nv := &variable{array: true, open: !known}
+	nv := &variable{array: true, open: !known || shifted}
 	for i, l := range lines {
+		if shifted { // any of them may be anywhere
+			nv.alts = addAlt(union(nv.alts, l), anyText)
+			continue
+		}
 		nv.elems = append(nv.elems, element{itoa(int64(i)), l})
 	}
 	if isName(name) {

@@ -206,6 +206,11 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 			a.sql(v, w.Text)
 		}
 	}
+	if baseName(v.argv[0].Text) == "crontab" {
+		for _, w := range g.ops {
+			a.codeFile(v, w)
+		}
+	}
 	for _, o := range g.opts {
 		switch o.name {
 		case "c", "command", "e", "execute", "cmd", "init-command":

@@ -155,8 +155,8 @@ func (a *analyzer) file(p string) *file {
 // open prepares a file for writing and returns the stream that fills it.
 func (a *analyzer) open(st *state, p string, appends bool) *text {
 	t := &text{}
-	if isDevice(p) {
-		if n, ok := descriptor(p); ok {
+	if n, ok := a.namesDescriptor(st, p); ok || isDevice(p) {
+		if ok {
 			return st.output(n)
 		}
 		return nil
@@ -168,6 +168,9 @@ func (a *analyzer) open(st *state, p string, appends bool) *text {
 	for _, d := range st.dirs {
 		key := clean(a.resolve(absolute(d, p), true))
 		f := a.file(key)
+		if a.missed[key] {
+			a.stale = true
+		}
 		if appends {
 			if len(f.contents) > 0 {
 				t.copyFrom(f.contents[len(f.contents)-1])
@@ -227,11 +230,52 @@ func descriptor(p string) (string, bool) {
 	return "", false
 }
 
+// namesDescriptor finds the descriptor behind a path in any spelling.
+func (a *analyzer) namesDescriptor(st *state, p string) (string, bool) {
+	if n, ok := descriptor(p); ok {
+		return n, true
+	}
+	base := baseName(p)
+	if !isDigits(base) && !strings.HasPrefix(base, "std") && a.links == 0 {
+		return "", false
+	}
+	for _, d := range st.dirs {
+		q := clean(a.resolve(clean(absolute(d, p)), true))
+		for _, pre := range [...]string{"/proc/thread-self", "/proc/" + nameText, "/proc/self/task/" + nameText} {
+			if rest, ok := strings.CutPrefix(q, pre); ok {
+				q = "/proc/self" + rest
+			}
+		}
+		if n, ok := descriptor(q); ok {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// stream is the input behind a path that is no file of its own; what lies in
+// /proc and /dev otherwise is unknown.
+func (a *analyzer) stream(st *state, p string) (*text, bool) {
+	if n, ok := a.namesDescriptor(st, p); ok {
+		if t := st.input(n); t != nil {
+			return t, true
+		}
+		return &text{alts: []string{worldText}}, true
+	}
+	for _, d := range st.dirs {
+		q := clean(absolute(d, p))
+		if strings.HasPrefix(q, "/proc/") || strings.HasPrefix(q, "/dev/") && !strings.HasPrefix(q, procPrefix) && !strings.HasPrefix(q, "/dev/shm/") && q != "/dev/null" {
+			return &text{alts: []string{anyText}}, true
+		}
+	}
+	return nil, false
+}
+
 // content is what a file holds: what the script put there, or the unknown that
 // was there before. Nil means nothing.
 func (a *analyzer) content(st *state, p string) *text {
-	if n, ok := descriptor(p); ok {
-		return st.input(n)
+	if t, ok := a.stream(st, p); ok {
+		return t
 	}
 	if p == "/dev/null" {
 		return newText("")
@@ -251,6 +295,7 @@ func (a *analyzer) content(st *state, p string) *text {
 		}
 	}
 	if !found {
+		a.written(st, p)
 		hole := worldText
 		t.pure = true
 		if hasHole(p) && !onlyNames(p) && len(a.made) > 0 {
@@ -288,12 +333,19 @@ func (a *analyzer) setLink(p, target string) {
 
 // written returns the entry of a file that the script made.
 func (a *analyzer) written(st *state, p string) *file {
-	if len(a.files) == 0 || !a.mayBeFile(p) {
+	if len(a.files) == 0 && !a.concurrent || !a.mayBeFile(p) && !a.concurrent {
 		return nil
 	}
 	for _, d := range st.dirs {
-		if f := a.files[clean(a.resolve(absolute(d, p), true))]; f != nil && len(f.contents) > 0 {
+		key := clean(a.resolve(absolute(d, p), true))
+		if f := a.files[key]; f != nil && len(f.contents) > 0 {
 			return f
+		}
+		if a.concurrent && len(a.missed) < 1000 {
+			if a.missed == nil {
+				a.missed = make(map[string]bool)
+			}
+			a.missed[key] = true
 		}
 	}
 	return nil

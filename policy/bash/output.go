@@ -39,7 +39,7 @@ func (a *analyzer) echo(v *invocation, args []Word) {
 			continue
 		}
 		out = addAlt(out, s+end)
-		if v.st.posix && strings.Contains(s, "\\") {
+		if (v.st.posix || v.st.xpgEcho) && strings.Contains(s, "\\") {
 			out = addAlt(out, escapes(s, true)+end)
 		}
 	}

@@ -15,6 +15,7 @@ type list struct {
 	items [][]string // possible texts of each item
 	multi bool       // $@, ${a[@]}: items become words
 	star  bool       // joined by the first character of IFS when quoted
+	array bool       // the items are those of an array: offsets count from 0
 	more  bool       // there may be further items
 	unset bool
 }
@@ -203,6 +204,9 @@ func (a *analyzer) element(st *state, v *variable, index syntax.ArithmExpr) list
 	if n, ok := a.arith(st, index); ok {
 		if n < 0 {
 			n += int64(len(v.elems))
+			if !dense(v) {
+				return anyElement(v)
+			}
 		}
 		return pick(v, itoa(n))
 	}
@@ -210,7 +214,7 @@ func (a *analyzer) element(st *state, v *variable, index syntax.ArithmExpr) list
 }
 
 func allElements(v *variable, star bool) list {
-	l := list{multi: true, star: star, more: v.open}
+	l := list{multi: true, star: star, more: v.open, array: true}
 	if !v.array {
 		l.items = [][]string{v.alts}
 		l.more = v.unset
@@ -238,6 +242,16 @@ func pick(v *variable, key string) list {
 		return anyElement(v)
 	}
 	return list{items: [][]string{{""}}, unset: true}
+}
+
+// dense reports whether the elements are 0, 1, 2 and so on.
+func dense(v *variable) bool {
+	for i, e := range v.elems {
+		if e.key != strconv.Itoa(i) {
+			return false
+		}
+	}
+	return !v.open
 }
 
 func anyElement(v *variable) list {

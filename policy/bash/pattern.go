@@ -168,24 +168,26 @@ func substring(s string, off, n int64, bounded bool) string {
 	return string(r[off:end])
 }
 
-// sliceList applies ${@:offset:length}; position 0 of $@ is $0, which is left
-// unknown.
+// sliceList applies ${@:offset:length}: position 0 of $@ is $0, arrays count from
+// 0. What is not certain becomes any number of unknown words.
 func sliceList(l list, off, n int64, bounded, known bool) list {
-	if !known || off <= 0 || l.more {
-		l.more = true
-		return l
+	items := l.items
+	if !l.array {
+		items = append([][]string{{anyText}}, items...)
 	}
-	start := min(int(off-1), len(l.items))
-	end := len(l.items)
-	if bounded && n >= 0 {
-		end = min(end, start+int(n))
+	if off < 0 {
+		off += int64(len(items))
+	}
+	if !known || l.more && (off < 0 || bounded && n < 0) || off < 0 || bounded && n < 0 {
+		return list{multi: true, star: l.star, more: true}
+	}
+	start := min(int(off), len(items))
+	end := len(items)
+	if bounded {
+		end = min(end, start+int(min(n, 1<<20)))
 	}
 	out := l
-	out.items = l.items[start:end]
-	// For arrays the offset counts from 0: keep both readings.
-	if off < int64(len(l.items)) {
-		out.more = true
-	}
+	out.items = items[start:end]
 	return out
 }
 

@@ -27,13 +27,15 @@ func (a *analyzer) redirects(st *state, rs []*syntax.Redirect, cmd int) (done fu
 				st.fds, st.sharedFDs = c, false
 			}
 			if strings.HasPrefix(fd, "{") {
+				a.fds++
+				number := itoa(int64(9 + a.fds)) // Bash counts from 10
 				name := strings.Trim(fd, "{}")
 				if i := strings.IndexByte(name, '['); i >= 0 {
 					a.arithText(st, strings.TrimSuffix(name[i+1:], "]"), 0)
 				} else {
-					a.assign(st, name, []string{nameText}, false)
+					a.assign(st, name, []string{number}, false)
 				}
-				fd = "10"
+				fd = number
 			}
 		}
 		switch r.Op {
@@ -128,8 +130,10 @@ func (a *analyzer) dup(st *state, r *syntax.Redirect, fd string) (procs []string
 				st.setOutput(to, st.output(s))
 			}
 		case hasHole(s):
-			if r.Op == syntax.DplOut && !onlyNames(s) {
-				a.noteHere(UnknownTarget, s)
+			if r.Op == syntax.DplOut {
+				a.noteHere(UnknownTarget, "descriptor "+s)
+			} else {
+				st.setInput(fd, &text{alts: []string{anyText}})
 			}
 		case r.Op == syntax.DplOut:
 			n := *r

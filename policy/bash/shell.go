@@ -159,7 +159,7 @@ func (a *analyzer) shell(v *invocation) {
 	}
 	st := a.child(v)
 	st.posix = name != "bash" && name != "rbash"
-	st.aliasesOn = g.aliases || g.interactive
+	st.aliasesOn = g.aliases || g.interactive || st.has("POSIXLY_CORRECT") || st.has("BASHOPTS") || st.has("SHELLOPTS")
 	if g.xtrace {
 		a.shellOption(st, "xtrace", true)
 	}

@@ -12,6 +12,7 @@ func (a *analyzer) read(v *invocation, args []Word) {
 	st := v.st
 	var names []string
 	array := ""
+	raw, odd := false, false
 	in := st.in
 	for i := 0; i < len(args); i++ {
 		s := args[i].Text
@@ -22,6 +23,7 @@ func (a *analyzer) read(v *invocation, args []Word) {
 			continue
 		}
 		for j := 1; j < len(s); j++ {
+			raw = raw || s[j] == 'r'
 			if strings.IndexByte("adinNptu", s[j]) < 0 {
 				continue
 			}
@@ -33,6 +35,8 @@ func (a *analyzer) read(v *invocation, args []Word) {
 			switch s[j] {
 			case 'a':
 				array = val
+			case 'd', 'n', 'N', 'i':
+				odd = true
 			case 'u':
 				in = st.input(val)
 			}
@@ -42,6 +46,12 @@ func (a *analyzer) read(v *invocation, args []Word) {
 	lines := a.anyLine(in)
 	if in != nil {
 		in.touched = true
+	}
+	if odd && in != nil { // another end than a newline
+		lines = addAlt(union(lines, trimNewlines(in.alts)), anyText)
+	}
+	if !raw {
+		lines = withoutBackslashes(lines)
 	}
 	env := a.fork(st)
 	for _, b := range v.env {
@@ -72,6 +82,37 @@ func (a *analyzer) read(v *invocation, args []Word) {
 	for i, n := range names {
 		a.assign(st, n, vals[i], false)
 	}
+}
+
+func trimNewlines(alts []string) []string {
+	return mapAlts(alts, func(s string) string { return strings.TrimSuffix(s, "\n") })
+}
+
+// withoutBackslashes undoes the backslashes that read takes away without -r; one
+// at the end joins lines.
+func withoutBackslashes(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		if !strings.Contains(l, "\\") {
+			out = addAlt(out, l)
+			continue
+		}
+		var b strings.Builder
+		for i := 0; i < len(l); i++ {
+			if l[i] == '\\' {
+				if i++; i >= len(l) {
+					b.WriteString(anyText)
+					break
+				}
+				if l[i] == '\n' {
+					continue
+				}
+			}
+			b.WriteByte(l[i])
+		}
+		out = addAlt(out, b.String())
+	}
+	return out
 }
 
 func (a *analyzer) readArray(st, env *state, name string, lines []string) {
@@ -173,6 +214,7 @@ func (a *analyzer) unset(v *invocation, args []Word) {
 		case strings.HasPrefix(s, "-"):
 		case strings.Contains(s, "[") || hasHole(s):
 			a.named(v.st, s)
+			a.unsetElement(v.st, s)
 		case fn:
 			v.st.dropFunc(s)
 		default:
@@ -186,11 +228,35 @@ func (a *analyzer) unset(v *invocation, args []Word) {
 			if s == "IFS" {
 				v.st.drop("IFS")
 			}
-			if _, ok := v.st.vars[s]; !ok || !fn {
-				v.st.dropFunc(s)
-			}
 		}
 	}
+}
+
+// unsetElement removes one element of an array.
+func (a *analyzer) unsetElement(st *state, s string) {
+	base, key, ok := strings.Cut(s, "[")
+	old, has := st.vars[base]
+	if !ok || !has {
+		return
+	}
+	key = strings.TrimSuffix(key, "]")
+	v := *old
+	v.elems = nil
+	known := false
+	for _, e := range old.elems {
+		if e.key == key && !hasHole(key) {
+			known = true
+			continue
+		}
+		v.elems = append(v.elems, e)
+	}
+	if !known { // any of them may be gone
+		for _, e := range old.elems {
+			v.alts = union(v.alts, e.alts)
+		}
+		v.elems, v.open = nil, true
+	}
+	st.set(base, &v)
 }
 
 func (a *analyzer) waitBuiltin(v *invocation, args []Word) {
@@ -259,6 +325,8 @@ func (a *analyzer) setBuiltin(v *invocation, args []Word) {
 				switch c {
 				case 'x':
 					a.shellOption(st, "xtrace", on)
+				case 'H':
+					a.shellOption(st, "histexpand", on)
 				case 'k':
 					a.shellOption(st, "keyword", on)
 				}
@@ -284,6 +352,10 @@ func (a *analyzer) shellOption(st *state, name string, on bool) {
 		a.tracePrompt(st)
 	case "keyword":
 		st.keywords = true
+	case "histexpand":
+		a.noteHere(ComputedCode, "history expansion")
+	case "xpg_echo":
+		st.xpgEcho = true
 	case "expand_aliases", "posix":
 		st.aliasesOn = true
 	}

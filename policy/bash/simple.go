@@ -226,6 +226,7 @@ func (a *analyzer) record(c Command) int {
 	}
 	if len(c.Argv) > maxArgs {
 		c.Argv = c.Argv[:maxArgs]
+		a.bound("arguments")
 	}
 	for i, w := range c.Argv {
 		if hasHole(w.Text) {
@@ -368,11 +369,18 @@ func (a *analyzer) callFunc(v *invocation, fs []*function) {
 	}
 	for _, f := range fs {
 		f.called = true
-		if a.running[f] > 2 {
+		if a.running[f] > 3 {
 			continue
 		}
+		n := *v
+		if a.running[f] == 3 {
+			// Deeper calls have other arguments and variables: any.
+			n.st = a.fork(v.st)
+			a.forgetAll(n.st, v.argv)
+			n.argv = []Word{v.argv[0], {Text: anyText, Many: true}}
+		}
 		a.running[f]++
-		a.nestedCall(v, f)
+		a.nestedCall(&n, f)
 		a.running[f]--
 	}
 }
@@ -385,15 +393,54 @@ func (a *analyzer) nestedCall(v *invocation, f *function) {
 	st := v.st
 	params, more := st.params, st.more
 	st.params, st.more = wordTexts(a, st, v.argv[1:])
-	for _, b := range v.env {
-		a.assign(st, b.name, b.alts, false)
-	}
+	undo := a.temporary(v)
+	scope := a.scope
+	a.scope = map[string]*variable{}
 	src := a.src
 	a.src = f.src
 	a.stmt(st, f.body)
 	a.src = src
 	st.settle()
+	for _, name := range sortedNames(a.scope) {
+		// local may not have been reached: both values are possible.
+		st.set(name, joinVars(a.lookupRaw(st, name), a.scope[name]))
+	}
+	a.scope = scope
+	undo()
 	st.params, st.more = params, more
+}
+
+// temporary makes the assignments before a command, and undoes them.
+func (a *analyzer) temporary(v *invocation) (undo func()) {
+	if len(v.env) == 0 {
+		return func() {}
+	}
+	st := v.st
+	old := make([]*variable, len(v.env))
+	for i, b := range v.env {
+		old[i] = a.lookupRaw(st, b.name)
+		a.assign(st, b.name, b.alts, false)
+	}
+	return func() {
+		for i, b := range v.env {
+			if !isName(b.name) {
+				continue
+			}
+			if st.posix { // there they stay
+				old[i] = joinVars(old[i], a.lookupRaw(st, b.name))
+			}
+			st.set(b.name, old[i])
+		}
+	}
+}
+
+func sortedNames(m map[string]*variable) []string {
+	out := make([]string, 0, len(m))
+	for n := range m {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // wordTexts turns arguments into positional parameters.

@@ -69,6 +69,8 @@ type state struct {
 	weakFuncs bool
 	// posix: the shell may be one that is not Bash.
 	posix bool
+	// xpgEcho: echo may interpret escapes.
+	xpgEcho bool
 	// dead is true behind exit: what follows is read all the same, but its
 	// directory does not come from here.
 	dead bool
@@ -123,6 +125,7 @@ func (a *analyzer) join(s, o *state) {
 	s.aliasesOn = s.aliasesOn || o.aliasesOn
 	s.xtrace = s.xtrace || o.xtrace
 	s.keywords = s.keywords || o.keywords
+	s.xpgEcho = s.xpgEcho || o.xpgEcho
 }
 
 func (a *analyzer) joinVariables(s, o *state) {

@@ -88,6 +88,7 @@ func (a *analyzer) procSubst(st *state, p *syntax.ProcSubst) string {
 		a.note(ForeignShell, "zsh =(…)", p.OpPos)
 	}
 	a.procs++
+	a.concurrent = true
 	name := procPrefix + itoa(int64(a.procs))
 	s := a.fork(st)
 	cur := a.cur

@@ -34,6 +34,7 @@ func (a *analyzer) stmt(st *state, s *syntax.Stmt) {
 		a.note(ForeignShell, "zsh or mksh job", s.Position)
 	}
 	if s.Background {
+		a.concurrent = true
 		st = a.fork(st) // a subshell; its files stay
 	}
 	if len(s.Redirs) == 0 {
@@ -88,6 +89,7 @@ func (a *analyzer) command(st *state, c syntax.Command) {
 			a.stmt(st, c.Stmt)
 		}
 	case *syntax.CoprocClause:
+		a.concurrent = true
 		if c.Name != nil {
 			// In "coproc NAME simple" the name is the command: read it both ways.
 			a.scalar(st, c.Name)
@@ -196,6 +198,7 @@ func (a *analyzer) pipeline(st *state, chain []*syntax.BinaryCmd) {
 		stages = append(stages, b.Y)
 	}
 	in := st.in
+	a.concurrent = true
 	for i, s := range stages {
 		c := a.fork(st)
 		c.in = in
