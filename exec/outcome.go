@@ -105,7 +105,8 @@ func (s *stdio) stream(i int) Stream {
 	case o.capture != nil:
 		return o.capture.stream()
 	}
-	return Stream{Bytes: o.bytes, Kept: o.bytes}
+	n := o.bytes.Load()
+	return Stream{Bytes: n, Kept: n}
 }
 
 // describe lists what holds which part. It is called when the plan is complete.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ type output struct {
 	from    *os.File // read end of the pipe; nil if there is nothing to copy
 	to      io.Writer
 	capture *capture
-	bytes   int64
+	bytes   atomic.Int64
 	direct  bool // the descriptor itself was passed
 }
 
@@ -201,7 +202,7 @@ func (o *output) copy() {
 	for {
 		n, err := o.from.Read(buf[:])
 		if n > 0 {
-			o.bytes += int64(n)
+			o.bytes.Add(int64(n))
 			if _, werr := o.to.Write(buf[:n]); werr != nil {
 				return
 			}

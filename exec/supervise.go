@@ -73,7 +73,7 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 			switch {
 			case !ok:
 				end.lost = !end.exited
-				l.stdio.finish()
+				l.stdio.finish(false)
 				return end
 			case m.Type == child.ExitedMessage:
 				end.exited, end.code, end.status = true, m.A, m.B
@@ -88,7 +88,7 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 			case m.Type == child.Done:
 				end.usage = m
 				l.finalStats(&end)
-				l.stdio.finish()
+				l.stdio.finish(!end.timedOut && !end.cancelled)
 				return end
 			}
 		case <-wall:
@@ -104,7 +104,7 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 		case <-last:
 			end.lost = !end.exited
 			proc.Kill()
-			l.stdio.finish()
+			l.stdio.finish(false)
 			return end
 		case s := <-l.spec.Signals:
 			l.forward(proc, s)

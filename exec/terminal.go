@@ -93,8 +93,12 @@ func (s *stdio) restore() {
 const drainTime = time.Second
 
 // finish waits for the copiers. The input copier is stopped; outputs end by
-// themselves, since no writer is left, or at the deadline.
-func (s *stdio) finish() {
+// themselves, since no writer is left, or at the deadline. A reader who does not
+// take the output is waited for only if patient: at the end of a command that
+// ended by itself, every byte arrives, but nobody can hold up a deadline. What he
+// has not taken then is lost to him; its copier ends with this process, or when
+// he reads on. It touches nothing but the stream's count; captures never block.
+func (s *stdio) finish(patient bool) {
 	s.cancel[1].Close()
 	deadline := time.Now().Add(drainTime)
 	for _, o := range s.outputs {
@@ -108,6 +112,18 @@ func (s *stdio) finish() {
 	if s.tty && s.master != nil {
 		s.master.SetWriteDeadline(time.Now())
 	}
-	s.copiers.Wait()
+	done := make(chan struct{})
+	go func() {
+		s.copiers.Wait()
+		close(done)
+	}()
+	var late <-chan time.Time
+	if !patient {
+		late = time.After(drainTime + drainTime/4)
+	}
+	select {
+	case <-done:
+	case <-late:
+	}
 	s.restore()
 }
