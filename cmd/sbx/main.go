@@ -35,7 +35,18 @@ func run(ctx context.Context, args, environ []string, stdin *os.File, stdout, st
 		args = append(args[1:len(args):len(args)], "--help")
 	}
 	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
-	err := p.app(args).RunContext(ctx, append([]string{"sbx"}, args...))
+	err := p.command(ctx, args)
 	report(stderr, err)
 	return exitCode(err)
+}
+
+// command executes one command line. That of a plain run goes around the flag
+// library, see plainFlags.
+func (p *program) command(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "run" {
+		if flags, argv, ok := parsePlain(runFlags(), args[1:]); ok {
+			return p.runArgv(ctx, flags, argv)
+		}
+	}
+	return p.app(args).RunContext(ctx, append([]string{"sbx"}, args...))
 }

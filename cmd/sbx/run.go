@@ -30,19 +30,22 @@ func runCommand(p *program) *cli.Command {
 			"or sbx was misused, 126 refused or not executable, 127 not found.",
 		ArgsUsage: "COMMAND [ARG...]",
 		Flags:     runFlags(),
-		Action: func(c *cli.Context) error {
-			cwd, err := workingDir()
-			if err != nil {
-				return err
-			}
-			o, err := parseRun(c, cwd)
-			if err != nil {
-				return err
-			}
-			j := &job{p: p, o: o}
-			return j.do(c.Context)
-		},
+		Action:    func(c *cli.Context) error { return p.runArgv(c.Context, c, c.Args().Slice()) },
 	}
+}
+
+// runArgv runs one command as the flags ask.
+func (p *program) runArgv(ctx context.Context, flags flagValues, argv []string) error {
+	cwd, err := workingDir()
+	if err != nil {
+		return err
+	}
+	o, err := parseRun(flags, argv, cwd)
+	if err != nil {
+		return err
+	}
+	j := &job{p: p, o: o}
+	return j.do(ctx)
 }
 
 // job is one sbx run on its way from flags to an exit status.

@@ -93,9 +93,9 @@ func laterFlags() []laterFlag {
 }
 
 // parseRun reads the flags of sbx run. cwd is where relative paths start.
-func parseRun(c *cli.Context, cwd string) (runOptions, error) {
+func parseRun(c flagValues, argv []string, cwd string) (runOptions, error) {
 	o := runOptions{
-		argv: c.Args().Slice(), statusFD: -1,
+		argv: argv, statusFD: -1,
 		tty: c.Bool("tty"), json: c.Bool("json"), dryRun: c.Bool("dry-run"),
 		quiet: c.Bool("quiet"), verbose: c.Bool("verbose"), bestEffort: c.Bool("best-effort"),
 	}
@@ -113,7 +113,7 @@ func parseRun(c *cli.Context, cwd string) (runOptions, error) {
 	if o.tty && o.json {
 		return o, misuse("leave one of them out", "--tty and --json exclude each other")
 	}
-	for _, read := range []func(*cli.Context, *runOptions) error{readPaths(cwd), readNetwork, readEnv, readLimits, readDescriptors, readTier} {
+	for _, read := range []func(flagValues, *runOptions) error{readPaths(cwd), readNetwork, readEnv, readLimits, readDescriptors, readTier} {
 		if err := read(c, &o); err != nil {
 			return o, err
 		}
@@ -127,8 +127,8 @@ func parseRun(c *cli.Context, cwd string) (runOptions, error) {
 
 // readPaths takes the path flags. As in a shell, relative paths start at the
 // current directory.
-func readPaths(cwd string) func(*cli.Context, *runOptions) error {
-	return func(c *cli.Context, o *runOptions) error {
+func readPaths(cwd string) func(flagValues, *runOptions) error {
+	return func(c flagValues, o *runOptions) error {
 		if c.IsSet("workspace") {
 			if c.String("workspace") == "" {
 				return misuse("name a directory", "--workspace is empty")
@@ -163,7 +163,7 @@ func fromCwd(cwd, path string) string {
 	return strings.TrimSuffix(cwd, "/") + "/" + path
 }
 
-func readNetwork(c *cli.Context, o *runOptions) error {
+func readNetwork(c flagValues, o *runOptions) error {
 	if values := c.StringSlice("net"); len(values) > 0 {
 		for _, v := range values {
 			if v != "none" && v != "full" {
@@ -180,7 +180,7 @@ func readNetwork(c *cli.Context, o *runOptions) error {
 	return nil
 }
 
-func readEnv(c *cli.Context, o *runOptions) error {
+func readEnv(c flagValues, o *runOptions) error {
 	for _, entry := range c.StringSlice("env") {
 		name, _, set := strings.Cut(entry, "=")
 		if name == "" || strings.ContainsRune(entry, 0) {
@@ -195,7 +195,7 @@ func readEnv(c *cli.Context, o *runOptions) error {
 	return nil
 }
 
-func readLimits(c *cli.Context, o *runOptions) error {
+func readLimits(c flagValues, o *runOptions) error {
 	l := &o.grant.Limits
 	for _, f := range []struct {
 		flag  string
@@ -218,7 +218,7 @@ func readLimits(c *cli.Context, o *runOptions) error {
 	return nil
 }
 
-func readDescriptors(c *cli.Context, o *runOptions) error {
+func readDescriptors(c flagValues, o *runOptions) error {
 	if c.IsSet("status-fd") {
 		n, err := strconv.Atoi(c.String("status-fd"))
 		if err != nil || n < 1 || !isOpen(n) {
@@ -248,7 +248,7 @@ func isOpen(n int) bool {
 	return err == nil && flags&closeOnExec == 0
 }
 
-func readTier(c *cli.Context, o *runOptions) error {
+func readTier(c flagValues, o *runOptions) error {
 	switch tier := c.String("tier"); tier {
 	case "", "auto":
 		o.tier = exec.TierAuto
