@@ -69,8 +69,10 @@ func (c *capture) toFile(b []byte) {
 		if c.total+int64(len(b)) <= int64(c.keep) {
 			return
 		}
-		c.file, c.err = os.CreateTemp(c.dir, "output-*")
-		if c.err != nil {
+		if c.err = makeOutputDir(c.dir); c.err != nil {
+			return
+		}
+		if c.file, c.err = os.CreateTemp(c.dir, "output-*"); c.err != nil {
 			return
 		}
 		c.toFile(c.kept()) // everything so far is still kept

@@ -233,7 +233,7 @@ func processes(work, arg string) string {
 
 func TestCaptureKeepsHeadAndTailAndTheWholeInAFile(t *testing.T) {
 	each(t, func(t *testing.T, s Spec, work string) {
-		s.OutputDir = t.TempDir()
+		s.OutputDir = filepath.Join(t.TempDir(), "state", "outputs") // made when it is needed
 		s.Limits.OutputBytes = 1000
 		got := run(t, sh(s, "seq 1 100000; seq 1 5 >&2"))
 		o := got.Stdout
