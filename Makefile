@@ -31,7 +31,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 STATIC_TAGS    := $(TAGS),netgo,osusergo
 STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
 
-.PHONY: run build static test lint bench fuzz install clean setup setup-test modules
+.PHONY: run build static test lint bench fuzz faults install clean setup setup-test modules
 
 run: build
 	@printf 'make: running confined: %s\n' '$(quoted)' >&2
@@ -69,6 +69,12 @@ fuzz: setup
 			$(GO) test -buildvcs=false -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
 		done; \
 	done
+
+# Each fault of test/testdata/faults.txt planted, one after the other, to see that
+# its test fails; FAULTS=22,85 for those of some rows of docs/requirements.md.
+FAULTS ?= all
+faults: setup-test modules
+	SANDBOXD_FAULTS='$(FAULTS)' $(GO) test -buildvcs=false -count=1 -v -timeout 4h -run '^TestFaults$$' ./test
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
