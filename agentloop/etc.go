@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/exec"
 )
 
 // etcPlan says what of a configuration tree (/etc) a command may read.
@@ -18,6 +20,8 @@ type etcPlan struct {
 	Read []string
 	// Outside are link targets beyond the tree ("/run/systemd/resolve/...").
 	Outside []string
+	// Links are the links beyond the tree on the way to those targets.
+	Links []exec.Link
 	// Watch are the directories whose change makes the plan stale.
 	Watch []string
 }
@@ -113,13 +117,18 @@ func (s *etcScan) open(path string, n node) bool {
 
 // link follows a link that leaves the tree. What stays inside is judged there.
 func (s *etcScan) link(path string) {
-	real, _, err := s.r.resolve(path)
+	real, links, err := s.r.resolve(path)
 	if err != nil || within(real, s.root) || within(real, "/proc") || withinAny(real, s.granted) {
 		return
 	}
 	n := s.r.lstat(real)
 	if n.isFile() && n.mode&0o004 != 0 || n.isDir() && n.mode&0o005 == 0o005 && !inWideDir(real) {
 		s.plan.Outside = append(s.plan.Outside, real)
+		for _, l := range links {
+			if !within(l.Path, s.root) && !withinAny(l.Path, s.granted) {
+				s.plan.Links = append(s.plan.Links, l)
+			}
+		}
 	}
 }
 

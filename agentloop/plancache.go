@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/exec"
 )
 
 // planCache keeps what a scan of directories found, until one of the watched
@@ -29,7 +31,7 @@ const planAge = 5 * time.Minute
 
 // planVersion changes with the meaning of the files, or of the tables behind
 // them.
-const planVersion = "1"
+const planVersion = "2"
 
 // plan is a cached list of tagged paths and the directories it depends on.
 type plan struct {
@@ -223,7 +225,16 @@ func (c planCache) etc(root string, granted []string, owner bool) etcPlan {
 				out.lines = append(out.lines, planLine{tag: tag, path: path})
 			}
 		}
+		for _, l := range e.Links {
+			out.lines = append(out.lines, planLine{tag: "link", path: l.Path, arg: l.Target})
+		}
 		return out
 	})
-	return etcPlan{Deny: p.tagged("deny"), Read: p.tagged("read"), Outside: p.tagged("outside"), Watch: p.watch}
+	e := etcPlan{Deny: p.tagged("deny"), Read: p.tagged("read"), Outside: p.tagged("outside"), Watch: p.watch}
+	for _, l := range p.lines {
+		if l.tag == "link" {
+			e.Links = append(e.Links, exec.Link{Path: l.path, Target: l.arg})
+		}
+	}
+	return e
 }

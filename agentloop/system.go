@@ -58,6 +58,7 @@ func (b *builder) addEtc(cache planCache, system []string) {
 			b.set.add(exec.Entry{Path: path, Access: exec.ReadOnly, Optional: true, Reason: reason})
 		}
 	}
+	b.set.addLinks(plan.Links)
 	outside := plan.Outside
 	if target, ok := resolvConf(b.r, real); ok {
 		outside = append(outside, target)

@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,8 @@ type scene struct {
 	// files are inherited by what the scene starts, from descriptor 3 on.
 	files  []*os.File
 	caller func(c *osexec.Cmd)
+	// patience is how long finish waits. Zero is a minute.
+	patience time.Duration
 }
 
 // result is what became of one player or command.
@@ -302,6 +305,10 @@ func play(what, text string) int {
 	if part == "bystander" {
 		return bystand(p)
 	}
+	if part == "filter" {
+		fmt.Fprintln(os.Stderr, "player:", startBehind(p))
+		return 3
+	}
 	i := slices.IndexFunc(vectors(), func(v vector) bool { return v.name == name })
 	if i < 0 {
 		fmt.Fprintln(os.Stderr, "player: no vector", name)
@@ -370,13 +377,14 @@ func (s *scene) plain(argv ...string) result {
 	return s.finish(s.command(argv...))
 }
 
-// finish runs c for at most a minute and ends what is left of its group.
+// finish runs c for as long as the scene has patience and ends what is left of
+// its group.
 func (s *scene) finish(c *osexec.Cmd) result {
 	s.Helper()
 	var out, err bytes.Buffer
 	c.Stdout, c.Stderr = &out, &err
 	s.must(c.Start())
-	timer := time.AfterFunc(time.Minute, func() { unix.Kill(-c.Process.Pid, unix.SIGKILL) })
+	timer := time.AfterFunc(cmp.Or(s.patience, time.Minute), func() { unix.Kill(-c.Process.Pid, unix.SIGKILL) })
 	failed := c.Wait()
 	timer.Stop()
 	unix.Kill(-c.Process.Pid, unix.SIGKILL)
