@@ -49,19 +49,25 @@ func (b *builder) addTemp() error {
 	return nil
 }
 
+// tempTries bounds how often a start loses its new directory to the sweep of
+// another one, which takes it for left behind while it has no lock yet.
+const tempTries = 100
+
 // makeTemp makes the directory of one run. A shared lock on the directory lives
 // as long as this process: a start that can take the lock for itself knows that
 // the run is over, whatever became of pids meanwhile.
 func (b *builder) makeTemp(part string) (dir string, remove func() error, err error) {
-	if dir, err = os.MkdirTemp(part, "r"); err != nil {
-		return "", nil, err
-	}
-	lock, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err == nil {
-		if err = unix.Flock(lock, unix.LOCK_SH|unix.LOCK_NB); err == nil {
-			err = b.handOver(dir)
+	lock := -1
+	for range tempTries {
+		if dir, err = os.MkdirTemp(part, "r"); err != nil {
+			return "", nil, err
 		}
-		if err != nil {
+		if lock, err = lockTemp(dir); !errors.Is(err, errSwept) {
+			break
+		}
+	}
+	if err == nil {
+		if err = b.handOver(dir); err != nil {
 			unix.Close(lock)
 		}
 	}
@@ -78,6 +84,30 @@ func (b *builder) makeTemp(part string) (dir string, remove func() error, err er
 	}, nil
 }
 
+// errSwept says that another start removed a directory before it was locked.
+var errSwept = errors.New("removed by the sweep of another start")
+
+// lockTemp takes the shared lock on a directory that was just made.
+func lockTemp(dir string) (lock int, err error) {
+	lock, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return -1, errSwept
+	}
+	if err != nil {
+		return -1, err
+	}
+	err = unix.Flock(lock, unix.LOCK_SH|unix.LOCK_NB)
+	var st unix.Stat_t
+	if errors.Is(err, unix.EWOULDBLOCK) || err == nil && unix.Fstat(lock, &st) == nil && st.Nlink == 0 {
+		err = errSwept // being removed, or gone: the lock is on what has no name
+	}
+	if err != nil {
+		unix.Close(lock)
+		return -1, err
+	}
+	return lock, nil
+}
+
 // handOver hands a directory that was just made to the identity of the run.
 func (b *builder) handOver(dir string) error {
 	if b.id.uid == b.c.UID {
@@ -87,8 +117,8 @@ func (b *builder) handOver(dir string) error {
 }
 
 // sweepTemp removes what runs that were killed left behind. A directory between
-// its making and its lock has no entries, so that a race removes nothing: the
-// maker fails on the missing directory and says so.
+// its making and its lock has no entries, so that a race removes nothing: its
+// maker sees that and makes another.
 func sweepTemp(part string) {
 	names, err := readNames(part)
 	if err != nil {
