@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ func LoadHost(dir string) Host {
 	if dir == "" || key == "" {
 		return ProbeHost()
 	}
-	path := filepath.Join(dir, "host-"+key+".json")
+	path := filepath.Join(dir, "host-"+key)
 	if h, ok := readHost(path); ok {
 		return h
 	}
@@ -35,13 +34,12 @@ func LoadHost(dir string) Host {
 // hostKey names everything that the answer depends on: boot, identity, rights,
 // namespaces, filters around this process, and this program.
 func hostKey() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return ""
+	var room [3][4096]byte
+	boot := readSmall("/proc/sys/kernel/random/boot_id", room[0][:])
+	status := readSmall("/proc/self/status", room[1][:])
+	cgroup := readSmall("/proc/self/cgroup", room[2][:])
+	if len(boot) == 0 || len(status) == 0 || max(len(status), len(cgroup)) == len(room[0]) {
+		return "" // unknown, or more than was read: a caller of very many groups
 	}
 	h := sha256.New()
 	h.Write(boot)
@@ -52,11 +50,11 @@ func hostKey() string {
 			}
 		}
 	}
-	for _, ns := range []string{"user", "mnt", "pid", "net"} {
-		link, _ := os.Readlink("/proc/self/ns/" + ns)
-		h.Write([]byte(link))
+	var link [64]byte
+	for _, ns := range []string{"/proc/self/ns/user", "/proc/self/ns/mnt", "/proc/self/ns/pid", "/proc/self/ns/net"} {
+		n, _ := unix.Readlink(ns, link[:])
+		h.Write(link[:max(n, 0)])
 	}
-	cgroup, _ := os.ReadFile("/proc/self/cgroup")
 	h.Write(cgroup)
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/exe", &st) == nil {
@@ -65,27 +63,41 @@ func hostKey() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// readSmall reads a file of proc at once, into buf; what does not fit is left
+// out. It returns nothing on an error. os.ReadFile would also hand the descriptor
+// to the poller and take it back.
+func readSmall(path string, buf []byte) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}
+
+// maxHostBytes bounds a kept answer: a few mechanisms with a line of text each.
+const maxHostBytes = 1 << 16
+
 func readHost(path string) (Host, bool) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Host{}, false
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o7777 != 0o600 || st.Size > 1<<16 {
+	if unix.Fstat(fd, &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode != unix.S_IFREG|0o600 || st.Size > maxHostBytes {
 		return Host{}, false
 	}
-	b := make([]byte, st.Size)
-	if n, err := f.Read(b); err != nil || int64(n) != st.Size {
+	text := make([]byte, st.Size)
+	if n, err := unix.Read(fd, text); err != nil || int64(n) != st.Size {
 		return Host{}, false
 	}
-	var h Host
-	if json.Unmarshal(b, &h) != nil || h.LandlockABI == 0 {
-		return Host{}, false
-	}
-	h.landlock.ABI, h.landlock.Errata = h.LandlockABI, h.LandlockErrata
-	return h, true
+	h, ok := decodeHost(text)
+	return h, ok && h.LandlockABI != 0
 }
 
 // writeHost keeps h if it can; a host that cannot keep it probes each time.
@@ -93,15 +105,11 @@ func writeHost(dir, path string, h Host) {
 	if h.LandlockABI == 0 || os.MkdirAll(dir, 0o700) != nil {
 		return
 	}
-	b, err := json.Marshal(h)
-	if err != nil {
-		return
-	}
 	f, err := os.CreateTemp(dir, ".host-*")
 	if err != nil {
 		return
 	}
-	_, err = f.Write(b)
+	_, err = f.Write(h.encode())
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,16 +14,12 @@ func TestHostIsProbedOnceAndNeverBelievedBlindly(t *testing.T) {
 	if first.LandlockABI == 0 {
 		missing(t, "landlock")
 	}
-	path := filepath.Join(dir, "host-"+hostKey()+".json")
+	path := filepath.Join(dir, "host-"+hostKey())
 	mark := first
 	mark.LandlockErrata = 4242 // only a cached answer has it
 	plant := func(mode os.FileMode) {
-		b, err := json.Marshal(mark)
-		if err != nil {
-			t.Fatal(err)
-		}
 		os.Remove(path)
-		if err := os.WriteFile(path, b, mode); err != nil {
+		if err := os.WriteFile(path, mark.encode(), mode); err != nil {
 			t.Fatal(err)
 		}
 	}
