@@ -55,7 +55,7 @@ func (l *launch) settle(r *Result, end ending) {
 		outcome Outcome
 	}{
 		{end.timedOut, "timeout", TimedOut},
-		{end.memory, "memory", OutOfMem},
+		{end.memory || failed && l.atMemoryLimit(r), "memory", OutOfMem},
 		{end.cpu || l.endedBy(r, unix.SIGXCPU), "cpu", CPULimit},
 		{l.endedBy(r, unix.SIGXFSZ), "file-size", FileLimit},
 		{end.tasks || l.atTaskLimit(end), "tasks", TaskLimit},
@@ -95,6 +95,14 @@ func (l *launch) endedBy(r *Result, sig unix.Signal) bool {
 // is taken for one.
 func (l *launch) atTaskLimit(end ending) bool {
 	return l.limitByNPROC() && end.peakTasks >= l.limits.Tasks
+}
+
+// atMemoryLimit: RLIMIT_DATA makes an allocation fail, and the program says so in
+// its own way. A command that failed with a peak just below the limit is taken
+// for one that reached it; a single allocation above the limit is not seen.
+func (l *launch) atMemoryLimit(r *Result) bool {
+	limit := l.limits.Memory
+	return limit > 0 && !l.cgroupHolds("memory") && r.MaxMemory >= limit-limit/8
 }
 
 func (s *stdio) stream(i int) Stream {
