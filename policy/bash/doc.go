@@ -18,6 +18,8 @@
 //
 // The result is advice for a decision, not a boundary: what a program that was
 // there before does (a build tool, a script, an interpreter's file) is opaque,
-// and the environment the script starts with is not known. The kernel's
-// confinement holds what this package cannot see.
+// and the environment the script starts with is not known. Programs in languages
+// other than Bash, awk, sed and ed are not read. The tables hold the options of
+// the programs that are named in them; a launcher nobody wrote down is an unknown
+// program. The kernel's confinement holds what this package cannot see.
 package bash
