@@ -152,7 +152,7 @@ func (p *planter) try(ctx context.Context, test, overlay string) (outcome, outpu
 		binary = filepath.Join(p.dir, "honest_"+filepath.Base(binary))
 	}
 	if _, err := os.Stat(binary); err != nil || overlay != "" {
-		out, err := p.run(ctx, faultBuildTime, p.root, env, "go", "test", "-c", "-vet=off", "-p", "1", "-buildvcs=false", "-o", binary, "./"+room)
+		out, err := p.run(ctx, faultBuildTime, p.root, env, "go", "test", "-c", "-vet=off", "-p", "1", "-ldflags=-s -w", "-buildvcs=false", "-o", binary, "./"+room)
 		if err != nil {
 			return unbuildable, out
 		}
