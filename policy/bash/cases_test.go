@@ -255,3 +255,28 @@ func TestTablesHoldEveryProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestTrapsRunNowAndLater: a trap may run with the variables of its definition
+// and with those of the end.
+func TestTrapsRunNowAndLater(t *testing.T) {
+	for _, s := range []string{"trap '$x' EXIT; x=canary", "x=canary; trap '$x' DEBUG; :; x=ls"} {
+		if v, why := judge(s); v != "deny" {
+			t.Errorf("%q: %s (%s), want deny", s, v, why)
+		}
+	}
+}
+
+// TestFailedCdKeepsTheDirectory: what follows a cd that may fail is also judged
+// where it stood before.
+func TestFailedCdKeepsTheDirectory(t *testing.T) {
+	if got := outside("cd nowhere; echo x > ../../up"); len(got) == 0 {
+		t.Error("the write outside, from the old directory, is not listed")
+	}
+	there := func(string) bool { return true }
+	a := bash.Analyze("cd a; cd ..; echo x > f", bash.Options{Cwd: "/w", Exists: there})
+	for _, e := range a.Effects {
+		if e.Path != "/w/f" {
+			t.Errorf("effect on %q, want /w/f alone: the directory exists", e.Path)
+		}
+	}
+}
