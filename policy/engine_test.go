@@ -416,6 +416,22 @@ func TestClassifier(t *testing.T) {
 	}
 }
 
+func TestClassifierSeesTheCallAlone(t *testing.T) {
+	dir, cfg := place(t)
+	cfg.Mode = ModeAuto
+	c := &scores{list: []float64{1}}
+	cfg.Classifier = c
+	e := engine(t, cfg)
+	e.Decide(t.Context(), BashCall("make test", ""))
+	if want := (ClassifierInput{Tool: "run_bash", Text: "make test", Cwd: dir}); c.saw != want {
+		t.Errorf("for a command: %+v", c.saw)
+	}
+	e.Decide(t.Context(), Call{Tool: "WebSearch", Args: Args{"query": "x"}})
+	if want := (ClassifierInput{Tool: "web_search", Text: `{"query":"x"}`, Cwd: dir}); c.saw != want {
+		t.Errorf("for another tool: %+v", c.saw)
+	}
+}
+
 func TestClassifierDownAllowsNothing(t *testing.T) {
 	_, cfg := place(t)
 	cfg.Mode, cfg.Default = ModeAuto, Allow
@@ -579,6 +595,12 @@ func TestTraceListsEveryStageInOrder(t *testing.T) {
 		}
 		if s.Result != StageSkipped && s.Elapsed <= 0 {
 			t.Errorf("stage %s has no duration", s.Name)
+		}
+	}
+	for _, s := range d.Trace {
+		reached := s.Name != StageHooks && s.Name != StageTool && s.Name != StageConfined && s.Name != StageClassifier && s.Name != StageTransform
+		if reached && s.Result == StageSkipped {
+			t.Errorf("stage %s was reached and says skipped", s.Name)
 		}
 	}
 	for name, n := range count {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"strings"
-	"sync"
 
 	"sandboxd/policy/bash"
 )
@@ -66,7 +65,7 @@ func (f *facts) scriptParts() []part {
 	for i := range f.commands {
 		v := &f.commands[i]
 		switch {
-		case len(v.argv) == 0 && !setsRisky(v.cmd.Assigns), v.cmd.Kind == bash.Function:
+		case len(v.argv) == 0, v.cmd.Kind == bash.Function:
 			continue
 		case v.base == "exec" && len(v.argv) == 1:
 			continue // it applies its redirections only
@@ -140,48 +139,23 @@ var harmlessVariables = map[string]bool{
 	"GIT_TERMINAL_PROMPT": true, "GIT_PAGER_IN_USE": true, "GIT_OPTIONAL_LOCKS": true,
 }
 
-// riskyVariables tell programs what to run or to load, where they are exported
-// already: an assignment without a command is enough to change them.
-var riskyVariables = []string{
-	"GOFLAGS", "GOTOOLCHAIN", "GOENV", "CC", "CXX", "LD", "AR", "CFLAGS", "LDFLAGS", "MAKEFLAGS", "MFLAGS", "RUSTC*", "RUSTFLAGS", "RUSTDOC*", "CARGO*", "NODE_OPTIONS",
-	"NODE_PATH", "npm_*", "NPM_*", "PYTHON*", "PIP_*", "PERL*", "RUBY*", "GEM_*", "BUNDLE_*", "JAVA*", "JDK_*", "_JAVA_OPTIONS", "MAVEN_*", "GRADLE_*", "GIT_*", "SSH_*",
-	"EDITOR", "VISUAL", "PAGER", "*PAGER", "LESS*", "BROWSER", "SHELL", "PATH", "LD_*", "DYLD_*", "BASH_ENV", "ENV", "IFS", "HOME", "XDG_*", "*_COMMAND", "PS4",
-	"*_proxy", "*_PROXY", "DOCKER_*", "KUBE*", "CMAKE_*", "RIPGREP_CONFIG_PATH", "TAR_OPTIONS", "RSYNC_*", "PYTEST_*", "DOTNET_*", "LUA_*", "PHP*",
-}
-
-var riskyGlobs = sync.OnceValue(func() []glob {
-	list := make([]glob, len(riskyVariables))
-	for i, v := range riskyVariables {
-		list[i] = newGlob(v)
-	}
-	return list
-})
-
-// setsRisky reports an assignment to one of them.
-func setsRisky(words []bash.Word) bool {
-	for _, w := range words {
-		name, _, _ := strings.Cut(w.Text, "=")
-		name = strings.TrimSuffix(name, "+")
-		for _, g := range riskyGlobs() {
-			if g.match(name) && !harmlessVariable(name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// exports reports a builtin that changes the environment of what follows in a
-// way that may change what it runs.
+// exports reports a builtin that puts variables into the environment of what
+// follows, which may change what it runs. The analyser lists the names.
 func (v *commandView) exports() bool {
+	all := v.base == "export"
 	switch v.base {
-	case "export", "declare", "typeset", "readonly", "local":
+	case "export", "declare", "typeset", "local", "readonly":
 	default:
 		return false
 	}
 	for _, w := range v.argv[1:] {
-		name, _, ok := strings.Cut(w.Text, "=")
-		if ok && !harmlessVariable(name) && (v.base == "export" || setsRisky([]bash.Word{w})) || !w.Known() && v.base == "export" {
+		if strings.HasPrefix(w.Text, "-") && strings.Contains(w.Text, "x") {
+			all = true
+		}
+	}
+	for _, w := range v.argv[1:] {
+		name, _, _ := strings.Cut(w.Text, "=")
+		if all && !strings.HasPrefix(name, "-") && (!w.Known() || !harmlessVariable(name)) {
 			return true
 		}
 	}

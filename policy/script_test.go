@@ -414,7 +414,7 @@ func TestAllowNeedsEveryPart(t *testing.T) {
 		"go test ./... | tail -5": Allow, "go test ./... && make": Allow, "make > log": Allow, "go test ./... > log": Allow,
 		"go test ./... > other": Ask, "go test ./... && go run .": Ask, "GOFLAGS=-toolexec=x go test ./...": Ask,
 		"GOFLAGS=-toolexec=x timeout 5 go test ./...": Ask, "export GOFLAGS=-toolexec=x; go test ./...": Ask, "GOFLAGS=-toolexec=x; go test ./...": Ask,
-		"declare -x GOFLAGS=x; go test ./...": Ask, "export CI=1; go test ./...": Allow, "x=1; go test ./... && echo $x": Allow,
+		"declare -x GOFLAGS=x; go test ./...": Ask, "export CI=1; go test ./...": Allow, "export FOO=1; go test ./...": Ask, "declare -x FOO=1; go test ./...": Ask, "declare FOO=1; ls": Allow, "x=1; go test ./... && echo $x": Allow,
 		"env GOFLAGS=-toolexec=x go test ./...": Ask, "PATH=. go test ./...": Ask, "./go test ./...": Ask, "sudo go test ./...": Ask,
 		"npm test && npm run lint": Allow, "npm test": Ask, "npm test && npm run lint; ls": Ask,
 		"bash -c 'go test ./...'": Allow, "bash -lc 'go test ./...'": Ask, "xargs go test < pkgs": Allow,

@@ -342,9 +342,6 @@ func (r *run) whyUndecided(i int) string {
 		if reads, _ := r.reads(p); reads {
 			return v.base + " reads outside the roots"
 		}
-		if len(v.argv) == 0 {
-			return "sets a variable that says what programs run or load"
-		}
 		return "no rule allows " + readable(v.loose[0])
 	case partTool, partHost:
 	}
