@@ -216,7 +216,7 @@ func quoteWord(s string) string {
 }
 
 // maxArgs bounds the words of one command that are listed.
-const maxArgs = 4096
+const maxArgs = 1 << 16
 
 // record lists a command and makes it the current one.
 func (a *analyzer) record(c Command) int {
