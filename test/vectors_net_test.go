@@ -56,6 +56,10 @@ func netVectors() []vector {
 		{name: "net packet socket", setup: sniffer, rootOnly: true, attack: framePacket, reached: wrote},
 		{name: "net io_uring connect", setup: tcp4, attack: ringConnect},
 		{name: "net namespace of another process", setup: otherNetNS, rootOnly: true, attack: enterNetNS, reached: wrote},
+		{name: "net inherited connected socket", setup: func(*scene) {}, inherit: connectedSocket, reached: wrote, attack: func(places) error {
+			_, err := unix.Write(3, []byte("hello"))
+			return err
+		}},
 		{name: "net vm socket", attack: vmSocket, reached: printed("socket was made")},
 	}
 	for i := range list {
@@ -281,6 +285,30 @@ func enterNetNS(p places) error {
 		return err
 	}
 	return inNetNS(fd, func() error { return connectRaw(unix.AF_INET, unix.SOCK_STREAM, 0, p.loopback4()) })
+}
+
+// connectedSocket is a connection that the caller of sbx holds open.
+func connectedSocket(s *scene) []*os.File {
+	s.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	s.must(err)
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	s.must(err)
+	defer c.Close()
+	peer, err := l.Accept()
+	s.must(err)
+	s.Cleanup(func() { peer.Close() })
+	go func() {
+		text := make([]byte, 16)
+		if n, err := peer.Read(text); err == nil {
+			s.note(string(text[:n]))
+		}
+	}()
+	f, err := c.(*net.TCPConn).File()
+	s.must(err)
+	s.Cleanup(func() { f.Close() })
+	return []*os.File{f}
 }
 
 // vmSocket reaches the hypervisor where there is one; nobody here listens there,

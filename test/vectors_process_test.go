@@ -55,6 +55,14 @@ func processVectors() []vector {
 	})
 	memory("pidfd_getfd", leaks, takeFD)
 	memory("kcmp", printed("fd 3 differs"), compare)
+	// A debugger needs these calls inside the run; they reach no further with them.
+	for _, v := range list {
+		if strings.HasPrefix(v.name, "process ptrace") || strings.HasPrefix(v.name, "process process_vm") || v.name == "process pidfd_getfd" || v.name == "process kcmp" {
+			v.name += " with debug calls"
+			v.flags = func(*scene) []string { return []string{"--syscalls", "debug"} }
+			list = append(list, v)
+		}
+	}
 	seen := []gap{{tier: "base", part: "process list"}}
 	return append(list,
 		vector{name: "process seen in proc", reached: leaks, setup: victim, honest: ownProcesses, open: seen,
