@@ -1,3 +1,9 @@
+// A run is short and waits most of its time: how many processors a control group
+// may use is not worth reading five files at every start and again each second.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command sbx runs commands under confinement and explains what confined them.
 //
 //	sbx run -- npm test
