@@ -121,6 +121,11 @@ static int reap(struct keeper *k)
 // has one, and a task that the kernel does not let go keeps only this process.
 static void end(struct keeper *k)
 {
+	// Whatever still lives of the tree is a child of this process or below one:
+	// orphans come to process 1 or to the subreaper. Mostly nothing is left, and
+	// a signal to all walks every task of the machine.
+	if (!reap(k))
+		goto done;
 	for (int round = 0;; round++) {
 		tree_kill(k, SIGKILL);
 		for (int i = 0; i < 50; i++) {
