@@ -193,9 +193,10 @@ func guardPath(root string, names []string) string {
 
 // settings compares the protected names at the top with what they were.
 func (p *guardPass) settings(root int) {
+	top := listTop(root)
 	for _, e := range protectedAtTop() {
 		full := filepath.Join(p.Workspace, e.Pattern)
-		if e.Kind == path.GitModules || p.holds(full) {
+		if e.Kind == path.GitModules || p.Items[full] == nil && top.lacks(e.Pattern) || p.holds(full) {
 			continue // .gitmodules is judged by content, like those below
 		}
 		dir, base, err := openParent(root, e.Pattern)
