@@ -136,6 +136,8 @@ func (l *launch) forward(proc *child.Process, s os.Signal) {
 	case !ok:
 	case n == unix.SIGWINCH:
 		l.stdio.resize()
+	case n == unix.SIGSTOP || n == unix.SIGCONT: // also what left the command's group
+		proc.Send(child.Message{Type: child.SignalAll, A: int32(n)})
 	default:
 		proc.Send(child.Message{Type: child.Signal, A: int32(n)})
 	}

@@ -76,14 +76,50 @@ func (p *program) connect(s *exec.Spec, o runOptions) ([]*cappedWriter, error) {
 // them. The command may ignore them, as it may without sbx; whoever kills sbx
 // ends the command's whole tree with it.
 var forwarded = []os.Signal{
-	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT,
+	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP,
 }
 
-// forwardSignals starts to collect signals for the command. stop ends it.
-func forwardSignals() (signals <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 16) // more than a person sends before one is taken
-	signal.Notify(c, forwarded...)
-	return c, func() { signal.Stop(c) }
+// forwardSignals starts to collect signals for the command. end stops it.
+//
+// Ctrl-Z stops the command's whole tree and then sbx, so that the shell has its
+// terminal back; SIGCONT continues both. The command is in a session of its own,
+// where SIGTSTP has no effect unless it is caught, so its tree gets SIGSTOP.
+func forwardSignals() (signals <-chan os.Signal, end func()) {
+	in := make(chan os.Signal, 16) // more than a person sends before one is taken
+	signal.Notify(in, forwarded...)
+	out, done := make(chan os.Signal), make(chan struct{})
+	send := func(s os.Signal) bool {
+		select {
+		case out <- s:
+			return true
+		case <-done:
+			return false
+		}
+	}
+	var forwarder sync.WaitGroup
+	forwarder.Go(func() {
+		for {
+			select {
+			case s := <-in:
+				if s != unix.SIGTSTP {
+					send(s)
+					continue
+				}
+				// The second one is taken when the first is through. It is ignored
+				// unless caught, and cannot be the one that stops sbx.
+				if send(unix.SIGSTOP) && send(unix.SIGWINCH) {
+					unix.Kill(unix.Getpid(), unix.SIGSTOP)
+				}
+			case <-done:
+				return
+			}
+		}
+	})
+	return out, func() {
+		signal.Stop(in)
+		close(done)
+		forwarder.Wait()
+	}
 }
 
 // isTerminal reports whether fd is a terminal.
