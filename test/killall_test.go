@@ -26,3 +26,27 @@ func TestKillAllReachesTheRunOnly(t *testing.T) {
 		}
 	})
 }
+
+// TestKeeperCannotBeEnded: who ends or stops the keeper would outlive the run.
+func TestKeeperCannotBeEnded(t *testing.T) {
+	const script = `kill -KILL $PPID; kill -STOP $PPID; setsid sleep 14.MARK & sleep 0.1; echo alive`
+	for _, uid := range users() {
+		s := newScene(t, uid, "")
+		inner := strings.ReplaceAll(script, "MARK", s.mark())
+		s.plain("/bin/sh", "-c", `/bin/sh -c "$0"; echo parent`, inner)
+		alive := soon(func() bool { return running("\x0014."+s.mark()) != "" })
+		killGroups(s.mark())
+		if !alive {
+			t.Fatalf("uid %d: without confinement it does not outlive its parent", uid)
+		}
+	}
+	inTiers(t, func(s *scene) {
+		r := s.sbx(nil, "/bin/bash", "-c", strings.ReplaceAll(script, "MARK", s.mark()))
+		if r.Code != 0 || r.Stdout != "alive\n" || s.Tier == "base" && strings.Count(r.Stderr, "not permitted") != 2 {
+			s.Errorf("exit %d, %s, %q %q", r.Code, r.Report.Outcome, r.Stdout, r.Stderr)
+		}
+		if found := left("14." + s.mark()); found != "" {
+			s.Errorf("it left %s", found)
+		}
+	})
+}
