@@ -64,6 +64,7 @@ const (
 	howJq
 	howOpenFile
 	howLoader
+	howConsole
 )
 
 // handle dispatches to the code for one program.
@@ -192,5 +193,7 @@ func (a *analyzer) handle(v *invocation, p *program) {
 		a.editor(v, p)
 	case howLoader:
 		a.loader(v, p)
+	case howConsole:
+		a.console(v, p)
 	}
 }

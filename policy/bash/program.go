@@ -10,7 +10,7 @@ import (
 // program that links this package pays nothing at its start.
 var programs = sync.OnceValue(func() map[string]*program {
 	m := make(map[string]*program, 1024)
-	for _, t := range [][]program{launcherTable, writerTable, readerTable, networkTable, codeTable, buildTable} {
+	for _, t := range [][]program{launcherTable, writerTable, readerTable, networkTable, codeTable, buildTable, consoleTable} {
 		for i := range t {
 			names := t[i].names
 			for names != "" {
@@ -72,6 +72,10 @@ func (a *analyzer) program(v *invocation) {
 // arguments and its input is not known.
 func (a *analyzer) unknownProgram(v *invocation) {
 	a.setOpaque()
+	if in := v.st.in; in != nil && !in.pure && !in.isWorld() {
+		// It may be ruled by what it reads, as dc and mail are.
+		a.noteHere(UnknownCode, v.argv[0].Text+" from standard input")
+	}
 	for _, w := range v.argv[1:] {
 		if w.Known() && a.written(v.st, w.Text) != nil {
 			a.noteHere(UnknownCode, v.argv[0].Text+" reads a file that the script wrote")
