@@ -83,12 +83,24 @@ type Process struct {
 
 // Start makes a keeper and has it walk the plan. It returns when the command
 // runs (exec succeeded) or could not be started.
+//
+// The plan is in the keeper's socket before the keeper is: it need not wait for
+// this process to be scheduled again, which takes milliseconds on a busy machine.
 func Start(p *Plan, o Options) (*Process, error) {
-	proc, err := StartKeeper(o)
+	ours, theirs, err := socketpair()
 	if err != nil {
 		return nil, err
 	}
-	if err := proc.Execute(p); err != nil {
+	defer unix.Close(theirs)
+	if err := sendPlan(ours, p); err != nil {
+		unix.Close(ours)
+		return nil, err
+	}
+	proc, err := startKeeper(o, ours, theirs)
+	if err != nil {
+		return nil, err
+	}
+	if err := proc.started(p); err != nil {
 		proc.Close()
 		return nil, err
 	}
@@ -98,30 +110,47 @@ func Start(p *Plan, o Options) (*Process, error) {
 // StartKeeper makes a keeper that waits for its plan, so that one can be kept
 // ready. Close ends it.
 func StartKeeper(o Options) (*Process, error) {
-	exe, err := self()
+	ours, theirs, err := socketpair()
 	if err != nil {
-		return nil, &StartError{"start", "/proc/self/exe", err}
+		return nil, err
 	}
+	defer unix.Close(theirs)
+	return startKeeper(o, ours, theirs)
+}
+
+// socketpair makes the control socket. Neither end is inherited.
+func socketpair() (ours, theirs int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, &StartError{"start", "socketpair", err}
+		return -1, -1, &StartError{"start", "socketpair", err}
 	}
-	defer unix.Close(pair[1])
 	if err := unix.SetNonblock(pair[0], true); err != nil {
 		unix.Close(pair[0])
-		return nil, &StartError{"start", "socketpair", err}
+		unix.Close(pair[1])
+		return -1, -1, &StartError{"start", "socketpair", err}
+	}
+	return pair[0], pair[1], nil
+}
+
+// startKeeper clones a keeper with the socket theirs. It takes ours, also when it
+// fails.
+func startKeeper(o Options, ours, theirs int) (*Process, error) {
+	exe, err := self()
+	if err != nil {
+		unix.Close(ours)
+		return nil, &StartError{"start", "/proc/self/exe", err}
 	}
 	report := (*C.struct_report)(C.calloc(1, C.sizeof_struct_report))
 	pidfd := (*C.int)(C.calloc(1, C.sizeof_int))
 	defer C.free(unsafe.Pointer(report))
 	defer C.free(unsafe.Pointer(pidfd))
-	r := C.child_start(C.int(exe), C.int(pair[1]), C.uint64_t(o.Namespaces),
+	r := C.child_start(C.int(exe), C.int(theirs), C.uint64_t(o.Namespaces),
 		C.uid_t(os.Geteuid()), C.gid_t(os.Getegid()), pidfd, report)
 	if r < 0 {
-		unix.Close(pair[0])
+		unix.Close(ours)
 		return nil, &StartError{"start", "clone", syscall.Errno(-r)}
 	}
-	control := os.NewFile(uintptr(pair[0]), "keeper")
+	control := os.NewFile(uintptr(ours), "keeper")
 	raw, err := control.SyscallConn()
 	if err != nil {
 		return nil, &StartError{"start", "control socket", err}
@@ -134,8 +163,21 @@ func StartKeeper(o Options) (*Process, error) {
 	return proc, nil
 }
 
-// Execute hands the plan over and waits until the command runs or failed.
+// Execute hands the plan to a keeper that waits for it, and returns as Start does.
 func (p *Process) Execute(plan *Plan) error {
+	var sent error
+	if err := p.raw.Control(func(fd uintptr) { sent = sendPlan(int(fd), plan) }); err != nil {
+		return &StartError{"plan", "send", err}
+	}
+	if sent != nil {
+		return sent
+	}
+	return p.started(plan)
+}
+
+// sendPlan puts the plan, in a memory file, and its descriptors into the control
+// socket. It is the first message there, so it always fits.
+func sendPlan(control int, plan *Plan) error {
 	text, err := plan.encode()
 	if err != nil {
 		return &StartError{Stage: "plan", Err: err}
@@ -152,10 +194,15 @@ func (p *Process) Execute(plan *Plan) error {
 		}
 		rest = rest[n:]
 	}
-	fds := append([]int{mem}, plan.fds...)
-	if err := p.send(Message{Type: msgPlan}, fds); err != nil {
+	rights := unix.UnixRights(append([]int{mem}, plan.fds...)...)
+	if err := unix.Sendmsg(control, Message{Type: msgPlan}.encode(), rights, nil, unix.MSG_NOSIGNAL); err != nil {
 		return &StartError{"plan", "send", err}
 	}
+	return nil
+}
+
+// started waits until the command runs or failed.
+func (p *Process) started(plan *Plan) error {
 	for {
 		m, err := p.Receive()
 		if err != nil {

@@ -67,16 +67,10 @@ func decode(b []byte) Message {
 }
 
 // Send gives the keeper an order. An error means that the keeper is gone.
-func (p *Process) Send(m Message) error { return p.send(m, nil) }
-
-func (p *Process) send(m Message, fds []int) error {
-	var oob []byte
-	if len(fds) > 0 {
-		oob = unix.UnixRights(fds...)
-	}
+func (p *Process) Send(m Message) error {
 	var err error
 	werr := p.raw.Write(func(fd uintptr) bool {
-		_, err = unix.SendmsgN(int(fd), m.encode(), oob, nil, unix.MSG_NOSIGNAL)
+		_, err = unix.SendmsgN(int(fd), m.encode(), nil, nil, unix.MSG_NOSIGNAL)
 		return err != unix.EAGAIN
 	})
 	if werr != nil {
