@@ -28,7 +28,7 @@ func (j *job) confined() string {
 	if j.spec.Network == exec.NetFull {
 		network = "the whole network"
 	}
-	text := fmt.Sprintf("writes in %s and private directories only, %s, private home; %s",
+	text := fmt.Sprintf("writes in %s and private directories only, %s, no namespaces of its own, private home; %s",
 		oneLine(j.plan.Workspace), network, withheldKinds(j.plan.WithheldEnv, j.o.verbose))
 	if names := j.protected(); names != "" {
 		text += "; read-only: " + names + " (--unprotect opens one)"
