@@ -31,7 +31,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 STATIC_TAGS    := $(TAGS),netgo,osusergo
 STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
 
-.PHONY: run build static test lint bench fuzz faults install clean setup setup-test modules
+.PHONY: run build static test lint bench bench-units fuzz faults install clean setup setup-test modules
 
 run: build
 	@printf 'make: running confined: %s\n' '$(quoted)' >&2
@@ -57,8 +57,15 @@ lint:
 	if [ -n "$$unformatted" ]; then echo "make: error: run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	$(GO) vet -buildvcs=false ./...
 
-bench:
-	$(GO) test -buildvcs=false -p 1 -run '^$$' -bench . -benchmem ./...
+# The budgets of docs/benchmarks.md, in one table each; up to six minutes. Peers
+# that are installed take turns: bwrap, firejail, landrun.
+bench: build
+	SANDBOXD_TEST_SBX=$(CURDIR)/$(BIN)/sbx $(GO) test -buildvcs=false -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x -timeout 15m ./test
+	$(GO) test -buildvcs=false -run '^$$' -bench '^Benchmark(Launch|LaunchesAtOnce|NoisyMemory)$$' -benchtime 1x ./exec
+
+# What single functions take.
+bench-units:
+	$(GO) test -buildvcs=false -p 1 -run '^$$' -bench . -skip '^Benchmark(Budgets|Launch|LaunchesAtOnce|NoisyMemory)$$' -benchmem ./...
 
 # Each fuzz target for FUZZTIME, one after the other.
 FUZZTIME ?= 30s
