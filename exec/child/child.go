@@ -265,24 +265,37 @@ func (p *Process) Kill() error {
 	return unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 }
 
-// Close lets go of the keeper: it ends the tree if that still runs. It reaps
-// the keeper if it ended already, or in the background.
+// Close lets go of the keeper: it ends the tree if that still runs. The keeper is
+// reaped in the background.
 func (p *Process) Close() error {
 	err := p.control.Close()
 	if p.Terminal != nil {
 		p.Terminal.Close()
 	}
-	reaped := func(options int) bool {
+	go p.reap()
+	return err
+}
+
+// reap waits for the keeper in the poller, where waiting takes no thread, and
+// closes its descriptor.
+func (p *Process) reap() {
+	wait := func(fd uintptr) (done bool) {
 		for {
-			e := unix.Waitid(unix.P_PIDFD, p.pidfd, nil, unix.WEXITED|options, nil)
-			if !errors.Is(e, unix.EINTR) {
-				return e != nil || options == 0
+			err := unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED, nil)
+			if !errors.Is(err, unix.EINTR) {
+				return !errors.Is(err, unix.EAGAIN)
 			}
 		}
 	}
-	go func() {
-		reaped(0)
-		unix.Close(p.pidfd)
-	}()
-	return err
+	_ = unix.SetNonblock(p.pidfd, true) // before Linux 5.10 waitid blocks all the same
+	f := os.NewFile(uintptr(p.pidfd), "keeper")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err == nil {
+		err = raw.Read(wait)
+	}
+	if err != nil { // the poller does not take it
+		_ = unix.SetNonblock(p.pidfd, false)
+		wait(uintptr(p.pidfd))
+	}
 }
