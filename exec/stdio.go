@@ -213,6 +213,17 @@ func (o *output) copy() {
 	}
 }
 
+// backgroundPause is how many milliseconds pass between two looks at a terminal
+// that belongs to another job.
+const backgroundPause = 100
+
+// inBackground reports whether fd is the controlling terminal and another job
+// has it.
+func inBackground(fd int) bool {
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && group != unix.Getpgrp()
+}
+
 // copyUntil copies from src to dst until either ends or stop is readable. src
 // is polled, so no byte is taken from a terminal after the command ended.
 func copyUntil(dst io.Writer, src, stop *os.File) {
@@ -229,6 +240,13 @@ func copyUntil(dst io.Writer, src, stop *os.File) {
 			return
 		}
 		if p[0].Revents == 0 {
+			continue
+		}
+		if inBackground(in) {
+			// What is typed now is the shell's; reading it would stop this process.
+			if n, err := unix.Poll(p[1:], backgroundPause); n > 0 || err != nil && err != unix.EINTR {
+				return
+			}
 			continue
 		}
 		n, err := unix.Read(in, buf[:4096])

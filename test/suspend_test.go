@@ -80,3 +80,29 @@ func grows(files []string) bool {
 	}
 	return false
 }
+
+// A job in the background leaves what is typed to the shell and goes on.
+func TestBackgroundJobLeavesTheTerminal(t *testing.T) {
+	for _, tier := range tiers() {
+		s := newScene(t, os.Getuid(), tier)
+		term := newTerminal(s)
+		shell := term.start(nil, "bash", "--norc", "--noprofile", "-i")
+		s.file(s.Work+"/job", "while :; do echo x >>beat; sleep 0.02; done")
+		term.typeIn(strings.Join(term.run(nil, "sh", "job", "&"), " ") + "\n")
+		beat := []string{s.Work + "/beat"}
+		if !grows(beat) {
+			t.Fatalf("the command does not run: %q", term.text())
+		}
+		// While the shell waits, typed text lies in the terminal.
+		term.typeIn("sleep 0.5\n")
+		time.Sleep(100 * time.Millisecond)
+		term.typeIn("echo typed $((40 + 2))\n")
+		term.want("typed 42")
+		term.typeIn("echo running $(jobs -r | wc -l)\n")
+		if !term.shows("running 1") || !grows(beat) {
+			t.Errorf("tier %s: the job does not go on: %q", tier, term.text())
+		}
+		term.typeIn("kill %1; wait; exit\n")
+		term.wait(shell)
+	}
+}
