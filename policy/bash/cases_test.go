@@ -242,20 +242,6 @@ func TestPlainLeavesOutGlobalOptions(t *testing.T) {
 	}
 }
 
-// TestTablesHoldEveryProgram: the programs named in the requirements.
-func TestTablesHoldEveryProgram(t *testing.T) {
-	for _, n := range strings.Fields(`env timeout nice nohup time stdbuf setsid ionice taskset chrt flock watch xargs find parallel sudo su doas
-		chroot unshare nsenter strace gdb script busybox sh bash dash zsh ssh git tar rsync zip sort split rg fd less man awk sed ed vim make python
-		perl node sbx sandboxd tee dd cp mv ln install touch mkdir rm truncate uniq file ls cat head tail grep wc echo pwd cut tr jq diff stat du df
-		printenv which basename dirname realpath readlink date sleep true false curl wget scp sftp nc socat tmux screen gawk mawk python3 ruby php
-		lua npm npx cargo go gcc docker kubectl pip shred mkfifo chmod chown patch`) {
-		a := bash.Analyze("/bin/"+n+" x", bash.Options{})
-		if len(a.Commands) == 0 || !a.Commands[0].InTable {
-			t.Errorf("%s is in no table", n)
-		}
-	}
-}
-
 // TestTrapsRunNowAndLater: a trap may run with the variables of its definition
 // and with those of the end.
 func TestTrapsRunNowAndLater(t *testing.T) {

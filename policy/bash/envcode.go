@@ -50,7 +50,7 @@ var envRules = []envRule{
 	{"TAR_OPTIONS", "tar", roleUnsafe},
 	{"TAPE", "", roleUnsafe},
 	{"FZF_DEFAULT_COMMAND", "fzf", roleShell},
-	{"SHELL", "script vim ex vi less more ed tmux screen make watch xterm parallel find man ssh su sudo mutt mc ranger nano flock emacs entr", roleProgram},
+	{"SHELL", "script vim ex vi less more ed tmux screen make watch xterm parallel find man ssh su sudo mutt mc ranger nano flock emacs entr runuser sg newgrp unshare nsenter chroot fakeroot fakeroot-sysv fakeroot-tcp proot firejail ftp mail mailx lftp telnet gdb", roleProgram},
 	{"MAKEFLAGS", "make gmake", roleCode},
 	{"GNUMAKEFLAGS", "make gmake", roleCode},
 	{"MAKEFILES", "make gmake", roleFile},

@@ -7,7 +7,7 @@ import (
 )
 
 // lines reads a list of commands; "␤" stands for a newline.
-func lines(t *testing.T, name string) []string {
+func lines(t testing.TB, name string) []string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
 	if err != nil {

@@ -39,6 +39,7 @@ var launcherTable = []program{
 	{names: "runuser", how: howSu, flags: "flmpPThV", vals: "cCgGsuw", ops: opsLaunch,
 		long: "command= session-command= fast group= supp-group= login preserve-environment pty no-pty shell= user= whitelist-environment= help version"},
 	{names: "sg", how: howSu, vals: "c", skip: 1, long: ""},
+	{names: "newgrp", ops: opsLaunch, skip: 1},
 	{names: "chroot", ops: opsLaunch, skip: 1, long: "groups= userspec= skip-chdir help version"},
 	{names: "unshare", flags: "cfhmnpruCTUiV", vals: "RwSGlK", maybe: "", ops: opsLaunch,
 		long: "ipc=? mount=? net=? pid=? uts=? user=? cgroup=? time=? fork mount-proc=? map-user= map-users= map-group= map-groups= map-root-user map-current-user map-auto propagation= setgroups= kill-child=? root= wd= setuid= setgid= monotonic= boottime= keep-caps load-interp= help version"},
@@ -147,3 +148,8 @@ var launcherTable = []program{
 	{names: "bpftrace", ops: opsNone, roles: "e:K c:S", vals: "ecpo"},
 	{names: "zeval", ops: opsNone},
 }
+
+// shellByDefault are launchers that start a shell, mostly $SHELL, when no command
+// is given: it reads standard input.
+const shellByDefault = "unshare nsenter chroot setarch linux32 linux64 i386 x86_64 uname26 fakeroot fakeroot-sysv fakeroot-tcp proot firejail " +
+	"torsocks faketime systemd-nspawn newgrp newuidmap ssh-agent cowbuilder dbus-launch xterm rxvt urxvt konsole gnome-terminal alacritty kitty foot"

@@ -263,6 +263,9 @@ func (a *analyzer) launch(v *invocation, p *program) {
 	for _, i := range slices.Compact(starts) {
 		a.start(&n, v.argv[i:])
 	}
+	if len(starts) == 0 && hasField(shellByDefault, baseName(v.argv[0].Text)) && !g.has("help", "version", "list", "V") {
+		a.start(&n, []Word{{Text: "sh"}})
+	}
 }
 
 func (a *analyzer) wordsOf(ws []Word) []string {

@@ -19,8 +19,9 @@ import (
 // composer makes scripts of constructs that are harmless to run. Each takes a
 // script and wraps it so that it runs, or, for decoys, does not.
 type composer struct {
-	r *rand.Rand
-	n int
+	r   *rand.Rand
+	n   int
+	box *toolbox
 }
 
 func sq(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
@@ -81,7 +82,6 @@ func (c *composer) leaf() string {
 func (c *composer) wrap(s string) string {
 	q := c.quote(s)
 	v := c.name()
-	aw := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 	forms := []string{
 		"( " + s + "\n)", "{ " + s + "\n}", "if true; then " + s + "\nfi", "if " + s + "\nthen :; fi", "while :; do " + s + "\nbreak; done",
 		"until " + s + "\n! false; do :; done", "for i in 1; do " + s + "\ndone", "for ((i=0;i<1;i++)); do " + s + "\ndone",
@@ -107,7 +107,6 @@ func (c *composer) wrap(s string) string {
 		"for " + v + " in " + q + "; do eval \"$" + v + "\"; done", v + "+=" + q + "; eval \"$" + v + "\"", "cd . && " + s, "pushd . >/dev/null; " + s,
 		"declare " + v + "=" + q + "; eval \"${" + v + "}\"", "printf -v " + v + " %s " + q + "; eval \"$" + v + "\"", "git -c alias.z=" + sq("!eval "+sq(s)+" #") + " z",
 	}
-	_ = aw
 	return forms[c.r.IntN(len(forms))]
 }
 
@@ -122,11 +121,20 @@ func (c *composer) decoy(s string) string {
 
 func (c *composer) script() string {
 	s := c.leaf()
-	if c.r.IntN(6) == 0 {
+	switch c.r.IntN(8) {
+	case 0:
 		s = "echo canary"
+	case 1, 2:
+		s = c.chain("canary")
+	case 3:
+		s = c.use()
+	case 4:
+		s = c.chain("bash -c " + c.quote(s))
 	}
 	for range 1 + c.r.IntN(3) {
-		switch c.r.IntN(8) {
+		switch c.r.IntN(10) {
+		case 8, 9:
+			s = c.carry(s)
 		case 0:
 			s = c.decoy(s)
 		case 1:
@@ -181,15 +189,21 @@ func (p *playground) run(t testing.TB, script string) bool {
 	prog, _ := os.ReadFile(filepath.Join(p.dir, "path", "canary"))
 	os.Mkdir(filepath.Join(work, "bin"), 0o755)
 	os.WriteFile(filepath.Join(work, "bin", "canary"), prog, 0o755)
+	os.WriteFile(filepath.Join(work, "f.txt"), []byte("!canary\n"), 0o666)
+	os.WriteFile(filepath.Join(work, "a"), []byte("a\n"), 0o666)
+	os.WriteFile(filepath.Join(work, "f"), []byte("f\n"), 0o666)
 	os.WriteFile(p.marker, nil, 0o666)
 	os.Chmod(p.marker, 0o666)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	cmd := osexec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir = work
 	cmd.Env = []string{"PATH=" + filepath.Join(p.dir, "path") + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + work}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if os.Getuid() == 0 {
+		// Nothing that a tool leaves behind outlives its script, and no signal
+		// or packet leaves it.
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC
 		os.Chown(work, 1000, 1000)
 		os.Chown(filepath.Join(work, "bin"), 1000, 1000)
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 1000, Gid: 1000}
@@ -201,57 +215,74 @@ func (p *playground) run(t testing.TB, script string) bool {
 	return bytes.Contains(data, []byte("ran"))
 }
 
-// TestAgainstRealBash composes scripts and lets Bash say what runs: nothing that
-// starts canary may be allowed. BASHFUZZ_SECONDS makes it longer, BASHFUZZ_SEED
-// takes another seed.
-func TestAgainstRealBash(t *testing.T) {
+// budget is how long a test with real processes runs, and the seed it draws by:
+// BASHFUZZ_SECONDS makes it longer, BASHFUZZ_SEED takes another seed.
+func budget(t *testing.T, seconds int) (deadline time.Time, r *rand.Rand) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}
-	seconds, seed := 15, uint64(1)
+	seed := uint64(1)
 	if s, err := strconv.Atoi(os.Getenv("BASHFUZZ_SECONDS")); err == nil {
 		seconds = s
 	}
 	if s, err := strconv.ParseUint(os.Getenv("BASHFUZZ_SEED"), 10, 64); err == nil {
 		seed = s
 	}
+	return time.Now().Add(time.Duration(seconds) * time.Second), rand.New(rand.NewPCG(seed, seed))
+}
+
+// TestAgainstRealBash composes scripts and lets Bash say what runs: nothing that
+// starts canary may be allowed.
+func TestAgainstRealBash(t *testing.T) {
+	deadline, r := budget(t, 15)
+	c := &composer{r: r, box: newToolbox(t)}
+	judgedByBash(t, c.script, deadline)
+}
+
+// TestToolsAgainstRealBash does the same with programs of the tables and
+// options that they may or may not have: an option that is said to take a value
+// and takes none makes the value a command.
+func TestToolsAgainstRealBash(t *testing.T) {
+	deadline, r := budget(t, 10)
+	c := &composer{r: r, box: newToolbox(t)}
+	judgedByBash(t, c.use, deadline)
+}
+
+// judgedByBash runs what is allowed, and a tenth of the rest.
+func judgedByBash(t *testing.T, next func() string, deadline time.Time) {
+	t.Helper()
 	p := newPlayground(t)
 	if !p.run(t, "canary") || p.run(t, "echo canary") {
 		t.Fatal("the playground does not tell whether canary ran")
 	}
-	c := &composer{r: rand.New(rand.NewPCG(seed, seed))}
-	deadline := time.Now().Add(time.Duration(seconds) * time.Second)
-	scripts, ran, allowed, denied, asked := 0, 0, 0, 0, 0
+	scripts, ran := 0, 0
+	count := map[string]int{}
 	for scripts < 20_000 && time.Now().Before(deadline) {
-		c.n = 0
-		s := c.script()
+		s := next()
 		if len(s) > 20_000 {
 			continue
 		}
 		scripts++
-		verdict, why := judge(s)
-		switch verdict {
-		case "allow":
-			allowed++
-		case "deny":
-			denied++
-		default:
-			asked++
-		}
+		verdict, _ := judge(s)
+		count[verdict]++
 		// Denied scripts prove nothing here: only what is allowed is run.
 		if verdict != "allow" && scripts%10 != 0 {
 			continue
 		}
+		start := time.Now()
 		if p.run(t, s) {
 			ran++
 			if verdict == "allow" {
 				t.Errorf("allowed, but canary ran:\n%s\n", s)
 			}
 		}
-		_ = why
+		if d := time.Since(start); d > time.Second && os.Getenv("BASHFUZZ_SLOW") != "" {
+			t.Logf("slow: %v: %s", d, s)
+		}
 	}
-	t.Logf("%d scripts: %d allowed, %d denied, %d asked; canary ran in %d of those tried", scripts, allowed, denied, asked, ran)
-	if scripts < 20 || denied == 0 || allowed == 0 {
+	t.Logf("%d scripts: %d allowed, %d denied, %d asked; canary ran in %d of those tried", scripts, count["allow"], count["deny"], count["ask"], ran)
+	if scripts < 20 || count["deny"] == 0 || count["allow"] == 0 {
 		t.Errorf("the generator tried too little")
 	}
 }

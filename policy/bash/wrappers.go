@@ -174,6 +174,9 @@ func (a *analyzer) privileged(v *invocation, p *program) {
 		}
 		return
 	}
+	if len(starts) == 0 && (g.has("i", "s", "login", "shell") || name == "pkexec" || name == "run0" || name == "su-exec") {
+		a.start(v, []Word{{Text: "sh"}})
+	}
 	for _, i := range starts {
 		rest := v.argv[i:]
 		env := slices.Clip(v.env)
