@@ -136,22 +136,6 @@ func (p *guardPass) changedAt(st unix.Stat_t) bool {
 	return when >= p.from
 }
 
-// holds reports whether the kernel held the name read-only all the time: it was
-// given to BeginGuard, or lies beneath one that was, and the directory that
-// held it is still the same.
-func (p *guardPass) holds(full string) bool {
-	for name, dir := range p.Held {
-		if !within(full, name) {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Dir(name), &st) == nil && st.Dev == dir.Dev && st.Ino == dir.Ino {
-			return true
-		}
-	}
-	return false
-}
-
 func (p *guardPass) add(f GuardFinding) {
 	if f.Action == GuardFailed {
 		p.failures++

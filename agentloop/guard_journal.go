@@ -34,8 +34,8 @@ type guardJournal struct {
 	Boottime, Realtime int64
 	UID, GID           int
 	Groups             []int
-	// Held are the paths of level kernel, with the directory that holds each.
-	Held map[string]dirID
+	// Held are the names of level kernel, as they were before the run.
+	Held map[string]heldName
 	// Roots are the directories to walk: the workspace, and the git directory
 	// of a linked worktree outside it.
 	Roots []string
@@ -47,7 +47,7 @@ type guardJournal struct {
 
 type dirID struct{ Dev, Ino uint64 }
 
-const guardVersion = 1
+const guardVersion = 2
 
 func newGuardJournal(workspace string, o GuardOptions) (*guardJournal, error) {
 	real, err := filepath.EvalSymlinks(workspace)
@@ -66,15 +66,14 @@ func newGuardJournal(workspace string, o GuardOptions) (*guardJournal, error) {
 	}
 	j := &guardJournal{
 		Version: guardVersion, ID: rand.Text(), PID: os.Getpid(), Workspace: real, Dev: st.Dev, Ino: st.Ino,
-		UID: unix.Geteuid(), GID: unix.Getegid(), Held: map[string]dirID{}, Items: map[string]*fileState{}, Repos: map[string]*guardRepo{},
+		UID: unix.Geteuid(), GID: unix.Getegid(), Held: map[string]heldName{}, Items: map[string]*fileState{}, Repos: map[string]*guardRepo{},
 	}
 	if o.User != nil {
 		j.UID, j.GID, j.Groups = o.User.UID, o.User.GID, o.User.Groups
 	}
 	for _, name := range o.Kernel {
-		var dir unix.Stat_t
-		if unix.Lstat(filepath.Dir(name), &dir) == nil {
-			j.Held[filepath.Clean(name)] = dirID{dir.Dev, dir.Ino}
+		if held, err := takeHeld(name); err == nil {
+			j.Held[filepath.Clean(name)] = held
 		}
 	}
 	return j, nil
@@ -87,7 +86,7 @@ func (j *guardJournal) create(stateDir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(dir, j.fileName()), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	file, err := j.openLocked(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +94,6 @@ func (j *guardJournal) create(stateDir string) (*os.File, error) {
 		os.Remove(file.Name())
 		file.Close()
 		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fail(&os.PathError{Op: "lock", Path: file.Name(), Err: err})
 	}
 	if err := j.stamp(file); err != nil {
 		return fail(err)
@@ -114,6 +110,36 @@ func (j *guardJournal) create(stateDir string) (*os.File, error) {
 		return fail(err)
 	}
 	return file, nil
+}
+
+// journalTries bounds how often a start loses its new journal to another start,
+// which takes it for that of a dead run while it has no lock yet.
+const journalTries = 100
+
+// openLocked makes the empty journal file and locks it, under a new ID each time
+// that [CompleteGuards] of another start was faster.
+func (j *guardJournal) openLocked(dir string) (*os.File, error) {
+	for range journalTries {
+		file, err := os.OpenFile(filepath.Join(dir, j.fileName()), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		var st unix.Stat_t
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			err = unix.Fstat(int(file.Fd()), &st)
+		}
+		if err == nil && st.Nlink > 0 {
+			return file, nil
+		}
+		os.Remove(file.Name())
+		file.Close()
+		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &os.PathError{Op: "lock", Path: file.Name(), Err: err}
+		}
+		j.ID = rand.Text()
+	}
+	return nil, fmt.Errorf("%s: other starts took the journal %d times", dir, journalTries)
 }
 
 // stamp reads the file clock. The first fstat marks the inode as looked at, so
@@ -197,8 +223,9 @@ func (j *guardJournal) snapshot(stateDir string) error {
 	defer unix.Close(root)
 	top := listTop(root)
 	for _, e := range protectedAtTop() {
+		// Also what the kernel holds, which may lose its hold, see heldName.
 		full := filepath.Join(j.Workspace, e.Pattern)
-		if _, held := j.Held[full]; held || top.lacks(e.Pattern) {
+		if top.lacks(e.Pattern) {
 			continue
 		}
 		dir, base, err := openParent(root, e.Pattern)
@@ -308,10 +335,8 @@ func (j *guardJournal) inherit(dir string) {
 	}
 	for _, e := range protectedAtTop() {
 		full := filepath.Join(j.Workspace, e.Pattern)
-		_, mine := j.Held[full]
-		_, theirs := oldest.Held[full]
-		if mine || theirs {
-			continue
+		if oldest.holds(full) {
+			continue // that run could not touch it: what is there is a person's
 		}
 		if s := oldest.Items[full]; s != nil {
 			j.Items[full] = s

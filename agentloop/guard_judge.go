@@ -182,16 +182,19 @@ func (r *repoPass) configAt(dir int, name, full string, fresh bool, accepted []p
 	if what == "" {
 		return text
 	}
-	if before != nil {
-		r.moveAside(dir, name, full, what, before)
-		return before.Content
+	// A file that the kernel held at first was replaced from outside: what else
+	// is new in it may be a person's, and stays.
+	if _, held := r.Held[full]; before == nil || held {
+		if clean, ok := path.CleanGitConfig(text, harmful); ok {
+			r.replace(dir, name, full, what, st, clean)
+			return clean
+		}
 	}
-	if clean, ok := path.CleanGitConfig(text, harmful); ok {
-		r.replace(dir, name, full, what, st, clean)
-		return clean
+	r.moveAside(dir, name, full, what, before)
+	if before == nil {
+		return nil
 	}
-	r.moveAside(dir, name, full, what, nil)
-	return nil
+	return before.Content
 }
 
 // inRoots reports whether a core.worktree leads to what a command may write

@@ -39,8 +39,8 @@ const (
 // repoFiles are the files of a git directory whose content is kept.
 var repoFiles = []string{"config", "config.worktree", "info/attributes", "commondir", "hooks"}
 
-// takeTopRepo looks at the workspace's own git directory, with the content of
-// what the kernel does not hold; nil if there is none.
+// takeTopRepo looks at the workspace's own git directory, with the content of its
+// protected files; nil if there is none.
 func (j *guardJournal) takeTopRepo(dir string) *guardRepo {
 	fd, err := unix.Open(dir, openDirFlags, 0)
 	if err != nil {
@@ -56,9 +56,6 @@ func (j *guardJournal) takeTopRepo(dir string) *guardRepo {
 	}
 	r.Files = map[string]*fileState{}
 	for _, name := range repoFiles {
-		if _, held := j.Held[filepath.Join(dir, name)]; held {
-			continue
-		}
 		parent, base, err := openParent(fd, name)
 		if err != nil {
 			continue

@@ -41,10 +41,22 @@ func TestGuardLeavesWhatTheKernelHeld(t *testing.T) {
 	guardUsers(t, func(g *guarded) {
 		g.sh("git init -q .; mkdir .vscode; echo a > .vscode/s; mkdir -p .config/git; echo a > .config/git/config")
 		// An edit from outside, by the person.
-		g.want(g.run("echo b > .vscode/s; git config core.pager less; echo c > .git/hooks/pre-commit; echo b > .config/git/config",
+		g.want(g.run("echo b > .vscode/s; printf '[core]\npager = less\n' >> .git/config; echo c > .git/hooks/pre-commit; echo b > .config/git/config",
 			".vscode", ".git/hooks", ".git/config", ".config/git"))
 		// A held name whose directory was exchanged is not held any more.
 		g.want(g.run("mv .config x; mkdir -p .config/git; echo evil > .config/git/config", ".config/git"), ".config/git")
+		// Nor is one that was replaced itself, as git and editors do.
+		g.sh("chmod +x .git/hooks/*; echo a > .envrc")
+		g.want(g.run("git config user.name me", ".git/config"))
+		g.want(g.run("git config core.editor evil", ".git/config"), ".git/config")
+		g.want(g.run("echo evil > y; mv y .envrc", ".envrc"), ".envrc")
+		g.want(g.run("mv .git/hooks z; mkdir .git/hooks; cp .git/config .git/hooks/pre-push; chmod +x .git/hooks/pre-push", ".git/hooks"), ".git/hooks/pre-push")
+		if text := g.read(".git/config"); !strings.Contains(text, "less") || !strings.Contains(text, "name = me") || strings.Contains(text, "evil") || g.read(".envrc") != "a\n" {
+			t.Errorf("afterwards .git/config is\n%s, .envrc %q", text, g.read(".envrc"))
+		}
+		if g.exists(".git/hooks/pre-push") {
+			t.Error("the new hook is still there")
+		}
 	})
 }
 

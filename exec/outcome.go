@@ -19,6 +19,7 @@ func (l *launch) result(end ending, start time.Time) Result {
 	for i, s := range []*Stream{&r.Stdout, &r.Stderr} {
 		*s = l.stdio.stream(i)
 	}
+	r.Enforced.Missing = append(r.Enforced.Missing, l.uncovered()...)
 	l.settle(&r, end)
 	return r
 }

@@ -38,9 +38,10 @@ type item struct {
 	Entry
 	dir     bool
 	slot    child.Slot
-	parent  int  // index of the closest granting or hiding entry above, -1: the root
-	skipped bool // optional and not there
-	hollow  bool // denied, with grants below it: an empty directory that holds them
+	parent  int        // index of the closest granting or hiding entry above, -1: the root
+	skipped bool       // optional and not there
+	hollow  bool       // denied, with grants below it: an empty directory that holds them
+	same    child.Same // what a denied or protected path named when it was looked at
 }
 
 // planView adds the mount work. Sources are taken first, then the new root
@@ -110,7 +111,7 @@ func (l *launch) planSystem(nodes []child.Slot) {
 	p.Attach(proc, "/proc", child.MakeDir|child.Keep)
 	if l.uid() == 0 {
 		for _, path := range rootSecrets {
-			p.Mask(path, child.Optional)
+			p.Mask(path, child.Same{}, child.Optional)
 		}
 	}
 	// Read-only as a whole: no kernel knob, whoever owns it, and no write to
@@ -195,6 +196,9 @@ func (l *launch) look(items []item, i int) error {
 		return &SetupError{Stage: "filesystem", Err: fmt.Errorf("%s: %w", it.source(), err), Hint: missingHint(err)}
 	}
 	it.dir = st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if it.Access <= Protect && it.parent >= 0 && items[it.parent].showsHost() {
+		it.same = child.Same{Dev: st.Dev, Ino: st.Ino}
+	}
 	if it.Access == Deny {
 		if it.parent < 0 || items[it.parent].Access == Deny && !items[it.parent].hollow {
 			it.skipped = true // not in view anyhow
@@ -207,6 +211,19 @@ func (l *launch) look(items []item, i int) error {
 		}
 	}
 	return nil
+}
+
+// showsHost reports whether the paths below the entry are those of the host.
+func (it *item) showsHost() bool {
+	return it.Access > Deny && it.Kind == Bind && it.source() == it.Path
+}
+
+// mayLack lets a denied or protected path be missing where the host's name means
+// nothing: in a private directory, or behind another denial. Elsewhere what was
+// there a moment ago must still be there, or somebody is moving names away while
+// the view is built.
+func (it *item) mayLack() child.Flag {
+	return flagIf(it.same == child.Same{}, child.Optional)
 }
 
 func missingHint(err error) string {
@@ -222,14 +239,15 @@ func (l *launch) attach(items []item, i int) {
 	if it.skipped {
 		return
 	}
+	l.cover(it)
 	switch {
 	case it.hollow:
 		it.slot = p.Tmpfs(64<<10, 0o711, child.NoSUID|child.NoDev|child.NoExec)
 		p.Attach(it.slot, it.Path, l.makePoint(items, it)|child.Keep)
 	case it.Access == Deny:
-		p.Mask(it.Path, child.Optional)
+		p.Mask(it.Path, it.same, it.mayLack())
 	case it.Access == Protect:
-		p.Rebind(it.Path, child.ReadOnly|child.NoSUID|child.NoDev, child.Optional)
+		p.Rebind(it.Path, child.ReadOnly|child.NoSUID|child.NoDev, it.same, it.mayLack())
 	case it.Kind == Tmpfs:
 		attrs := child.NoSUID | child.NoDev
 		if l.spec.NoExecWrite {

@@ -92,6 +92,7 @@ type launch struct {
 	cgroup        *cgroup
 	restrictFlags uint32
 	stdio         *stdio
+	covered       []covered
 	closers       []func()
 }
 
@@ -362,6 +363,8 @@ func (l *launch) explain(err error) error {
 	case e.Stage == "directory":
 		out.Err = fmt.Errorf("%s: %w", l.spec.Dir, e.Err)
 		out.Hint = "the start directory must be in the view: --ro or --rw grants it"
+	case errors.Is(e.Err, unix.ESTALE):
+		out.Hint = "it was replaced while the run started; try again"
 	case errors.Is(e.Err, unix.E2BIG) && e.Stage == "landlock":
 		out.Hint = "too many sandboxes inside each other (16)"
 	case errors.Is(e.Err, unix.EMFILE), errors.Is(e.Err, unix.EINVAL) && e.Stage == "stdio":

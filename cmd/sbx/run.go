@@ -178,9 +178,10 @@ func (j *job) explain(res exec.Result, warnings []string) {
 	}
 	failed := explainOutcome(res, filepath.Base(j.o.argv[0]), j.spec.Limits, j.confined())
 	weaker := explainWeaker(res.Enforced, j.o.verbose)
-	// The base tier is told of each time; what is less exact than elsewhere in a
-	// better tier is of interest when something failed.
-	if weaker != "" && (failed != "" || strings.HasPrefix(res.Enforced.Tier, "base")) {
+	// The base tier and what is not held at all are told of each time; what is less
+	// exact than elsewhere in a better tier is of interest when something failed.
+	open := slices.ContainsFunc(res.Enforced.Missing, func(g exec.Gap) bool { return !onlyRefused(g) })
+	if weaker != "" && (failed != "" || open || strings.HasPrefix(res.Enforced.Tier, "base")) {
 		j.p.note("note", weaker)
 	}
 	if failed != "" {

@@ -27,7 +27,7 @@ enum op_code {
 	OP_SYMLINK,     // link s1 in the new root pointing to s2
 	OP_ATTACH,      // slot a onto s1, flags c
 	OP_REBIND,      // s1 onto itself with attributes b, flags c
-	OP_MASK,        // hide s1 behind an empty, unreadable, read-only entry
+	OP_MASK,        // hide s1 behind an empty, unreadable, read-only entry, flags c
 	OP_ROOT_RDONLY, // the new root itself becomes read-only
 	OP_PIVOT,       // enter the new root, drop the old one
 	OP_LOOPBACK,    // bring the loopback device of this namespace up
@@ -53,6 +53,7 @@ enum op_flag {
 	FLAG_MKFILE = 4,   // make the mount point, a file
 	FLAG_FOLLOW = 8,   // symbolic links in the path may be followed
 	FLAG_KEEP = 16,    // keep the slot for OP_SEAL
+	FLAG_SAME = 32,    // s1 must be the file that struct same at s2 names
 };
 
 struct plan {
@@ -64,6 +65,11 @@ struct op {
 	uint32_t code, a;
 	uint64_t b, c;
 	uint32_t s1, s2; // offsets into the plan
+};
+
+// What a path named when the plan was made.
+struct same {
+	uint64_t dev, ino;
 };
 
 struct limit {

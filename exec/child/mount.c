@@ -68,6 +68,29 @@ static int open_in_root(struct keeper *k, const char *path)
 	return open_path(k->root, relative(path), RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
+// open_cover opens what OP_REBIND or OP_MASK covers. Another run may have the same
+// tree to write in: a name that it moves away while this one starts must not stay
+// uncovered, nor a decoy be covered in its place. The mount goes onto the file
+// that was looked at here, whatever the name means later.
+static int open_cover(struct keeper *k, const struct op *o)
+{
+	int fd = open_in_root(k, plan_string(k, o->s1));
+	if (!(o->c & FLAG_SAME))
+		return fd;
+	if (fd < 0) {
+		if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+			errno = ESTALE;
+		return -1;
+	}
+	const struct same *want = (const struct same *)plan_string(k, o->s2);
+	struct stat st;
+	if (fstat(fd, &st) == 0 && st.st_dev == want->dev && st.st_ino == want->ino)
+		return fd;
+	close(fd);
+	errno = ESTALE;
+	return -1;
+}
+
 static int set_attributes(int fd, uint64_t attrs, int recursive)
 {
 	struct mount_attr a = {.attr_set = attrs};
@@ -229,7 +252,7 @@ static int op_attach(struct keeper *k, const struct op *o)
 
 static int op_rebind(struct keeper *k, const struct op *o)
 {
-	int target = open_in_root(k, plan_string(k, o->s1));
+	int target = open_cover(k, o);
 	if (target < 0)
 		return -errno;
 	int r = -1, tree = clone_tree(target);
@@ -272,7 +295,7 @@ static int mask_source(struct keeper *k, int directory)
 // vanishing.
 static int op_mask(struct keeper *k, const struct op *o)
 {
-	int target = open_in_root(k, plan_string(k, o->s1));
+	int target = open_cover(k, o);
 	if (target < 0)
 		return -errno;
 	struct stat st;

@@ -63,6 +63,8 @@ const (
 	Follow Flag = 8
 	// Keep leaves a slot open after Attach, for Seal.
 	Keep Flag = 16
+	// sameFile is set where the plan holds a Same.
+	sameFile Flag = 32
 )
 
 // Attr is a set of mount attributes (mount_setattr(2)).
@@ -205,14 +207,33 @@ func (p *Plan) Attach(s Slot, path string, f Flag) {
 	p.add(op{code: opAttach, a: uint32(s), c: uint64(f), s1: p.str(path), text: "mount " + path})
 }
 
-// Rebind binds path of the new root onto itself with attributes.
-func (p *Plan) Rebind(path string, a Attr, f Flag) {
-	p.add(op{code: opRebind, b: uint64(a), c: uint64(f), s1: p.str(path), text: "rebind " + path})
+// Same names the file that a path led to when the plan was made. The zero value
+// names none.
+type Same struct{ Dev, Ino uint64 }
+
+// Rebind binds path of the new root onto itself with attributes. If same names a
+// file, path must still lead to it (ESTALE).
+func (p *Plan) Rebind(path string, a Attr, same Same, f Flag) {
+	f, at := p.same(same, f)
+	p.add(op{code: opRebind, b: uint64(a), c: uint64(f), s1: p.str(path), s2: at, text: "rebind " + path})
 }
 
-// Mask hides path of the new root.
-func (p *Plan) Mask(path string, f Flag) {
-	p.add(op{code: opMask, c: uint64(f), s1: p.str(path), text: "hide " + path})
+// Mask hides path of the new root. If same names a file, path must still lead to
+// it (ESTALE).
+func (p *Plan) Mask(path string, same Same, f Flag) {
+	f, at := p.same(same, f)
+	p.add(op{code: opMask, c: uint64(f), s1: p.str(path), s2: at, text: "hide " + path})
+}
+
+func (p *Plan) same(same Same, f Flag) (Flag, uint32) {
+	if same == (Same{}) {
+		return f, 0
+	}
+	p.align(8)
+	at := uint32(len(p.blob))
+	p.blob = binary.NativeEndian.AppendUint64(p.blob, same.Dev)
+	p.blob = binary.NativeEndian.AppendUint64(p.blob, same.Ino)
+	return f | sameFile, at
 }
 
 // RootReadOnly makes the new root itself read-only, not what is mounted in it.
