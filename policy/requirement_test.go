@@ -278,8 +278,9 @@ func TestContentOfArguments(t *testing.T) {
 			text = "https://canary.test/"
 		}
 		for _, tool := range []string{"mcp__s__t", "unheard_of"} {
-			if d := e.Check(t.Context(), Call{Tool: tool, Args: Args{field: text}}); d.Verdict != Deny {
-				t.Errorf("%s, field %s: %v by %v", tool, field, d.Verdict, d.Reason)
+			d := e.Check(t.Context(), Call{Tool: tool, Args: Args{field: text}})
+			if d.Verdict != Deny || len(d.Unmatched) > 0 {
+				t.Errorf("%s, field %s: %v by %v, unmatched %v", tool, field, d.Verdict, d.Reason, d.Unmatched)
 			}
 		}
 	}
