@@ -80,9 +80,9 @@ type analyzer struct {
 	hdoc bool
 
 	files map[string]*file
-	// missed are files that were read before the script wrote them; stale is true
+	// missed are base names of files that were read before the script wrote them; stale is true
 	// when one was written later. It matters where parts run concurrently.
-	missed     map[string]bool
+	missed     []string
 	stale      bool
 	concurrent bool
 	// bases holds the base names of files; links counts those that are links.

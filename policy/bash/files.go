@@ -168,7 +168,7 @@ func (a *analyzer) open(st *state, p string, appends bool) *text {
 	for _, d := range st.dirs {
 		key := clean(a.resolve(absolute(d, p), true))
 		f := a.file(key)
-		if a.missed[key] {
+		if a.wasMissed(key) {
 			a.stale = true
 		}
 		if appends {
@@ -271,19 +271,48 @@ func (a *analyzer) written(st *state, p string) *file {
 	if len(a.files) == 0 && !a.concurrent || !a.mayBeFile(p) && !a.concurrent {
 		return nil
 	}
-	for _, d := range st.dirs {
-		key := clean(a.resolve(absolute(d, p), true))
-		if f := a.files[key]; f != nil && len(f.contents) > 0 {
-			return f
-		}
-		if a.concurrent && len(a.missed) < 1000 {
-			if a.missed == nil {
-				a.missed = make(map[string]bool)
+	linked := a.links > 0 || a.opts.Readlink != nil
+	if linked || len(a.files) > 0 && a.mayBeFile(p) {
+		for _, d := range st.dirs {
+			key := clean(a.resolve(absolute(d, p), true))
+			if f := a.files[key]; f != nil && len(f.contents) > 0 {
+				return f
 			}
-			a.missed[key] = true
+			a.miss(key)
 		}
 	}
+	if !linked {
+		a.miss(p)
+	}
 	return nil
+}
+
+// miss records that a file was looked for which the script had not written. Its
+// base name is enough: another file of that name costs one more reading.
+func (a *analyzer) miss(p string) {
+	if !a.concurrent || len(a.missed) >= 1000 {
+		return
+	}
+	base := baseName(p)
+	switch base {
+	case "", ".", "..":
+		base = anyName
+	}
+	if !slices.Contains(a.missed, base) {
+		a.missed = append(a.missed, base)
+	}
+}
+
+// anyName in missed stands for any base name.
+const anyName = "/"
+
+// wasMissed reports whether a file that is written now may have been looked for
+// before. Through a link of the script it may have had another name.
+func (a *analyzer) wasMissed(key string) bool {
+	if len(a.missed) == 0 {
+		return false
+	}
+	return a.links > 0 || len(a.missed) >= 1000 || slices.Contains(a.missed, baseName(key)) || slices.Contains(a.missed, anyName)
 }
 
 // madeMatching lists files of the script that a pattern matches.

@@ -16,7 +16,15 @@ type segment struct {
 
 // words expands ws as the arguments of a command: every possible list of words.
 func (a *analyzer) words(st *state, ws []*syntax.Word) [][]Word {
-	alts := [][]Word{make([]Word, 0, len(ws)+2)}
+	// Most commands are short and have one reading: one allocation.
+	l := &struct {
+		list  [1][]Word
+		words [6]Word
+	}{}
+	alts := l.list[:]
+	if alts[0] = l.words[:0]; len(ws) > len(l.words) {
+		alts[0] = make([]Word, 0, len(ws)+2)
+	}
 	for _, w := range ws {
 		if !hasBrace(w) {
 			alts = a.appendWord(st, alts, w)
