@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -15,10 +17,11 @@ import (
 func trustCommand(p *program) *cli.Command {
 	return &cli.Command{
 		UsageText:   examples("sbx trust", "sbx trust ./sandboxd.toml", "sbx trust list", "sbx trust revoke"),
-		Description: "Lets the policy files of this project loosen, not only tighten. Trust is bound to the content: after a change the file must be trusted again.",
+		Description: "Lets the policy files of this project loosen, not only tighten, and says what they loosen. Trust is bound to the content that is shown: after a change the file must be trusted again.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Usage: "the project `DIR`", TakesFile: true},
-			&cli.BoolFlag{Name: "dry-run", Usage: "show what would have effect and change nothing"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would have effect, and the digest of each file; change nothing"},
+			&cli.StringSliceFlag{Name: "sha256", Usage: "trust only content with this `DIGEST`, as --dry-run shows it"},
 		},
 		Action: p.trust,
 		Subcommands: []*cli.Command{
@@ -39,7 +42,6 @@ func (p *program) trustStore() (*settings.TrustStore, error) {
 }
 
 func (p *program) trust(c *cli.Context) error {
-	files := c.Args().Slice()
 	cwd, err := os.Getwd()
 	if err != nil {
 		return &failure{code: exitSandbox, stage: "workspace", err: err}
@@ -52,32 +54,62 @@ func (p *program) trust(c *cli.Context) error {
 	if err != nil {
 		return settingsFailure(err)
 	}
-	if len(files) == 0 {
-		if files = e.ProjectFiles(); len(files) == 0 {
-			return misuse("a project's policy is "+settings.ProjectFile, "there is nothing to trust in %s", workspace)
-		}
+	files, err := filesToTrust(e, fromHere(cwd, c.Args().Slice()), c.StringSlice("sha256"))
+	if err != nil {
+		return err
 	}
 	p.reportIgnored(e)
 	if c.Bool("dry-run") {
+		for _, f := range files {
+			if err := p.writeOut("would trust %s (sha256 %s)\n", oneLine(f.path), settings.Digest(f.content)); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	store, err := p.trustStore()
 	if err != nil {
 		return err
 	}
-	for _, f := range fromHere(cwd, files) {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return &failure{code: exitSandbox, stage: "trust", err: err}
-		}
-		if err := store.Add(f, data, time.Now()); err != nil {
+	for _, f := range files {
+		if err := store.Add(f.path, f.content, time.Now()); err != nil {
 			return settingsFailure(err)
 		}
-		if err := p.writeOut("trusted %s\n", oneLine(f)); err != nil {
+		if err := p.writeOut("trusted %s (sha256 %s)\n", oneLine(f.path), settings.Digest(f.content)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fileToTrust is a project file with the content that the person is shown.
+type fileToTrust struct {
+	path    string
+	content []byte
+}
+
+// filesToTrust returns the named project files, or all, as they were read for e.
+// With digests it refuses a content that is not among them.
+func filesToTrust(e *settings.Effective, paths, digests []string) ([]fileToTrust, error) {
+	if len(paths) == 0 {
+		if paths = e.ProjectFiles(); len(paths) == 0 {
+			return nil, misuse("a project's policy is "+settings.ProjectFile, "there is nothing to trust in %s", e.Workspace)
+		}
+	}
+	var files []fileToTrust
+	for _, path := range paths {
+		content, ok := e.ProjectContent(path)
+		if !ok {
+			return nil, misuse("name "+settings.ProjectFile+" or a file that it extends; another project needs --workspace",
+				"%s is no policy file of %s, or it changed while it was read", path, e.Workspace)
+		}
+		if len(digests) > 0 && !slices.Contains(digests, settings.Digest(content)) {
+			return nil, &failure{code: exitSandbox, stage: "trust", hint: "look at it again: sbx trust --dry-run",
+				err: fmt.Errorf("the content of %s has another digest (%s)", path, settings.Digest(content))}
+		}
+		files = append(files, fileToTrust{path, content})
+	}
+	return files, nil
 }
 
 func (p *program) trustList(c *cli.Context) error {

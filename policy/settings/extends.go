@@ -70,7 +70,7 @@ func (l *loader) extendedFile(path string, top layer, depth int) ([]layer, error
 		return nil, err
 	}
 	trusted := top.trusted && (!inProject || l.trust.Trusts(path, data))
-	l.files = append(l.files, FileInfo{top.Source.Kind, path, true, trusted})
+	l.files = append(l.files, FileInfo{Kind: top.Source.Kind, Path: path, Found: true, Trusted: trusted, content: data})
 	return l.chain(layer{p, trusted}, depth+1)
 }
 

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -53,6 +54,8 @@ type FileInfo struct {
 	// Trusted is true for every file that did not come with the project, and
 	// for a project file that a person trusted.
 	Trusted bool `json:"trusted"`
+	// content is what was read of a project file; see [Effective.ProjectContent].
+	content []byte
 }
 
 // fromProject says whether files of this kind arrive with a checkout.
@@ -175,7 +178,7 @@ func (l *loader) commandLine() error {
 		if err != nil {
 			return err
 		}
-		l.files = append(l.files, FileInfo{policy.SourceCLI, path, true, true})
+		l.files = append(l.files, FileInfo{Kind: policy.SourceCLI, Path: path, Found: true, Trusted: true})
 		l.layers = append(l.layers, layer{p, true})
 	}
 	return nil
@@ -224,7 +227,7 @@ func (l *loader) userFile() error {
 func (l *loader) file(kind policy.SourceKind, path string, owners []int, follow bool) error {
 	data, err := readChecked(path, owners, follow)
 	if errors.Is(err, fs.ErrNotExist) {
-		l.files = append(l.files, FileInfo{kind, path, false, !fromProject(kind)})
+		l.files = append(l.files, FileInfo{Kind: kind, Path: path, Trusted: !fromProject(kind)})
 		return nil
 	}
 	if err != nil {
@@ -235,7 +238,7 @@ func (l *loader) file(kind policy.SourceKind, path string, owners []int, follow 
 		return err
 	}
 	top := layer{p, !fromProject(kind) || l.trust.Trusts(path, data)}
-	l.files = append(l.files, FileInfo{kind, path, true, top.trusted})
+	l.files = append(l.files, FileInfo{Kind: kind, Path: path, Found: true, Trusted: top.trusted, content: data})
 	chain, err := l.chain(top, 0)
 	l.layers = append(l.layers, chain...)
 	return err
@@ -257,6 +260,25 @@ func (e *Effective) ProjectFiles() []string {
 		}
 	}
 	return out
+}
+
+// ProjectContent returns the content of one of e.ProjectFiles as it was read for
+// e. What a person was shown is trusted by it, never what a second reading
+// finds: the file may be replaced in between. ok is false for any other file,
+// and for one whose content changed while e was read.
+func (e *Effective) ProjectContent(path string) (content []byte, ok bool) {
+	path = resolved(path)
+	files := e.ProjectFiles()
+	for _, f := range e.Files {
+		switch {
+		case !f.Found || !slices.Contains(files, f.Path) || resolved(f.Path) != path:
+		case ok && !bytes.Equal(f.content, content):
+			return nil, false
+		default:
+			content, ok = f.content, true
+		}
+	}
+	return content, ok
 }
 
 // LoadAlone reads one policy file and what it extends, without other sources.

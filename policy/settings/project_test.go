@@ -149,3 +149,30 @@ func TestExtendsDoesNotCarryTrust(t *testing.T) {
 		t.Errorf("both trusted: %d allow, %d deny; want 2, 1", allow, deny)
 	}
 }
+
+// The content of a project file is the one that was read for the policy, also
+// after the file was replaced, and no other file has one.
+func TestProjectContentIsWhatWasRead(t *testing.T) {
+	p := newPlace(t)
+	p.project("extends = [\"base.toml\"]\n")
+	base := p.write(filepath.Join(p.work, "base.toml"), "default = \"allow\"\n")
+	other := p.write(filepath.Join(p.work, "other.toml"), "default = \"allow\"\n")
+	p.user("default = \"ask\"\n")
+	e, err := Load(p.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(base, "default = \"deny\"\n")
+	if got, ok := e.ProjectContent(base); !ok || string(got) != "default = \"allow\"\n" {
+		t.Errorf("ProjectContent(base.toml) = %q, %v, want what was read", got, ok)
+	}
+	for _, path := range []string{other, filepath.Join(p.work, "missing.toml"), filepath.Join(p.home, ".config/sandboxd/policy.toml")} {
+		if got, ok := e.ProjectContent(path); ok {
+			t.Errorf("ProjectContent(%s) = %q, want none", path, got)
+		}
+	}
+	e.Files = append(e.Files, FileInfo{Kind: policy.SourceProject, Path: base, Found: true, content: []byte("x")})
+	if got, ok := e.ProjectContent(base); ok {
+		t.Errorf("a file read twice with two contents gives %q, want none", got)
+	}
+}

@@ -63,7 +63,7 @@ func (t *TrustStore) Trusts(path string, content []byte) bool {
 	if t == nil {
 		return false
 	}
-	path, sum := resolved(path), sumOf(content)
+	path, sum := resolved(path), Digest(content)
 	return slices.ContainsFunc(t.entries, func(e Trusted) bool { return e.Path == path && e.SHA256 == sum })
 }
 
@@ -75,7 +75,7 @@ func (t *TrustStore) Add(path string, content []byte, now time.Time) error {
 	path = resolved(path)
 	return t.change(func() bool {
 		t.entries = slices.DeleteFunc(t.entries, func(e Trusted) bool { return e.Path == path })
-		t.entries = append(t.entries, Trusted{path, sumOf(content), now.UTC().Truncate(time.Second)})
+		t.entries = append(t.entries, Trusted{path, Digest(content), now.UTC().Truncate(time.Second)})
 		return true
 	})
 }
@@ -124,7 +124,8 @@ func (t *TrustStore) change(edit func() bool) error {
 	return writeAtomic(t.file(), append(data, '\n'), 0o600)
 }
 
-func sumOf(content []byte) string {
+// Digest is the SHA-256 by which content is trusted, hexadecimal.
+func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
