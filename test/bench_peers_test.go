@@ -131,7 +131,7 @@ func (g *ground) command(w wrapper, argv ...string) *osexec.Cmd {
 	all := slices.Concat(w.argv, argv)
 	c := osexec.Command(all[0], all[1:]...)
 	c.Dir = g.work
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + g.home, "LANG=C.UTF-8"}
+	c.Env = []string{"PATH=" + systemPath(), "HOME=" + g.home, "LANG=C.UTF-8"}
 	c.SysProcAttr = &syscall.SysProcAttr{}
 	if g.uid != os.Getuid() {
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(g.uid), Gid: uint32(g.uid)}
