@@ -17,6 +17,7 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 		{"PATH=/usr/bin", ""}, {"LC_ALL=C", ""}, {"TERM=xterm", ""}, {"GOFLAGS=-mod=vendor", ""}, {"CARGO_TERM_COLOR=always", ""},
 		{"GOPROXY=https://proxy.example.org,direct", ""}, {"HTTPS_PROXY=http://proxy.example.org:3128", ""}, {"GIT_AUTHOR_NAME=A", ""}, {"CC=clang", ""},
 		{"GOPROXY=https://u:p@proxy.example.org", envCredential}, {"https_proxy=http://u:p@proxy.example.org:3128", envCredential},
+		{"HTTP_PROXY=u:p@proxy.example.org:3128", envCredential}, {"all_proxy=u@h:1", envCredential}, {"HTTP_PROXY=proxy.example.org:3128", ""},
 		{"PIP_FIND_LINKS=https://tok@files.example.org/x", envCredential}, {"CFLAGS=-DKEY=ghp_0123456789abcdef0123", envCredential},
 		{"AWS_SECRET_ACCESS_KEY=x", envSecret}, {"GITHUB_TOKEN=x", envSecret}, {"DB_PASSWORD=x", envSecret}, {"OPENAI_API_KEY=x", envSecret},
 		{"MyApiKey=x", envSecret}, {"NPM_AUTH=x", envSecret}, {"SENTRY_DSN=x", envSecret}, {"CARGO_REGISTRY_TOKEN=x", envSecret}, {"CMAKE_SECRET=x", envSecret},

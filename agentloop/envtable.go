@@ -140,7 +140,7 @@ func judgeEnv(name, value string) (envKind, bool) {
 		}
 		return envUnlisted, false
 	}
-	if looksSecret(value) {
+	if looksSecret(value) || bareCredentials(name, value) {
 		return envCredential, false
 	}
 	return "", true

@@ -101,3 +101,9 @@ func urlCredentials(s string) bool {
 		s = rest
 	}
 }
+
+// bareCredentials reports whether a proxy variable holds user:password@host
+// without a scheme, as curl(1) and others accept it.
+func bareCredentials(name, value string) bool {
+	return strings.HasSuffix(strings.ToUpper(name), "_PROXY") && strings.Contains(value, "@")
+}

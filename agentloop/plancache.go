@@ -52,10 +52,17 @@ func (c planCache) load(name, key string, scan func() plan) plan {
 	}
 	start := time.Now()
 	p := scan()
-	if file != "" {
+	if file != "" && enoughFiles() {
 		c.write(file, key, p, start)
 	}
 	return p
+}
+
+// enoughFiles reports whether a scan could open what it wanted. One that could
+// not finds fewer tools, and fewer secrets to hide.
+func enoughFiles() bool {
+	var files unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil && files.Cur >= 256
 }
 
 func (c planCache) file(name, key string) string {

@@ -1,12 +1,15 @@
 package agentloop
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"sandboxd/exec"
 )
@@ -326,12 +329,17 @@ func (s *toolScan) addLinks(links []exec.Link) {
 func (s *toolScan) result() plan {
 	p := s.plan
 	for _, root := range s.sorted() {
-		p.lines = append(p.lines, planLine{"root", root, s.roots[root]})
 		if !s.r.lstat(root).isDir() {
+			p.lines = append(p.lines, planLine{"root", root, s.roots[root]})
 			continue
 		}
 		p.watch = append(p.watch, root)
-		for _, path := range s.hidden(root) {
+		hide, err := s.hidden(root)
+		if err != nil && !errors.Is(err, unix.EACCES) {
+			continue // not granted: it may hold what nobody hides
+		}
+		p.lines = append(p.lines, planLine{"root", root, s.roots[root]})
+		for _, path := range hide {
 			p.lines = append(p.lines, planLine{tag: "hide", path: path})
 		}
 	}
@@ -350,10 +358,10 @@ func (s *toolScan) result() plan {
 
 // hidden lists secrets at the top of a tool's root, and the settings of its
 // checkout where they carry a credential.
-func (s *toolScan) hidden(root string) []string {
+func (s *toolScan) hidden(root string) ([]string, error) {
 	names, err := readNames(root)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var list []string
 	for _, name := range names {
@@ -365,5 +373,5 @@ func (s *toolScan) hidden(root string) []string {
 	if text, err := readSmall(config); err == nil && (looksSecret(text) || strings.Contains(strings.ToLower(text), "extraheader")) {
 		list = append(list, config)
 	}
-	return list
+	return list, nil
 }

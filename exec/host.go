@@ -46,6 +46,9 @@ type Host struct {
 	Cgroups cgroupHost `json:"cgroups"`
 
 	landlock landlock.Support
+	// short: something failed for want of descriptors, tasks or memory, so the
+	// answer is about this moment.
+	short bool
 }
 
 // probe tries one plan in a keeper and tells how it went.
@@ -132,6 +135,7 @@ func (h *Host) probeCgroups() {
 
 func (h *Host) add(m Mechanism, err error) {
 	m.Works = err == nil
+	h.short = h.short || short(err)
 	if err == nil {
 		m.Lost, m.Fix = "", ""
 	} else {
@@ -141,6 +145,17 @@ func (h *Host) add(m Mechanism, err error) {
 		}
 	}
 	h.Mechanisms = append(h.Mechanisms, m)
+}
+
+// short reports whether err says that the caller or the host ran out of something
+// that may be there again in a moment.
+func short(err error) bool {
+	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOBUFS, unix.ENOSPC, unix.EDQUOT, unix.EUSERS, unix.EINTR} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func (h *Host) probeLandlock() {

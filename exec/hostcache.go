@@ -100,8 +100,18 @@ func readHost(path string) (Host, bool) {
 	return h, ok && h.LandlockABI != 0
 }
 
-// writeHost keeps h if it can; a host that cannot keep it probes each time.
+// enoughFiles is how many open files a caller must be allowed for its answer to
+// be kept. A probe needs a few dozen, and does not always say what it lacked.
+const enoughFiles = 256
+
+// writeHost keeps h if it can; a host that cannot keep it probes each time. What
+// a caller in need found would leave later ones with less confinement than the
+// host can give.
 func writeHost(dir, path string, h Host) {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil || files.Cur < enoughFiles || h.short {
+		return
+	}
 	if h.LandlockABI == 0 || os.MkdirAll(dir, 0o700) != nil {
 		return
 	}

@@ -114,8 +114,13 @@ func (s *stdio) stream(i int) Stream {
 	case o.capture != nil:
 		return o.capture.stream()
 	}
-	n := o.bytes.Load()
-	return Stream{Bytes: n, Kept: n}
+	passed := Stream{Bytes: o.bytes.Load()}
+	passed.Kept = passed.Bytes
+	if lost := o.lost.Load(); lost != nil {
+		passed.Kept, passed.Lost = o.passed.Load(), *lost
+		passed.Dropped = passed.Bytes - passed.Kept
+	}
+	return passed
 }
 
 // describe lists what holds which part. It is called when the plan is complete.

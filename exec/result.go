@@ -30,6 +30,9 @@ type Stream struct {
 	Truncated bool   `json:"truncated"`
 	Text      string `json:"text,omitempty"` // captured streams only
 	File      string `json:"file,omitempty"` // the whole output, up to a cap
+	// Lost is why the rest could not be passed on: a full disk. A reader who went
+	// away is no loss, the command is told by SIGPIPE.
+	Lost error `json:"-"`
 }
 
 // Part is one part of the policy and the mechanism that holds it.

@@ -367,7 +367,7 @@ func (l *launch) explain(err error) error {
 		out.Hint = "it was replaced while the run started; try again"
 	case errors.Is(e.Err, unix.E2BIG) && e.Stage == "landlock":
 		out.Hint = "too many sandboxes inside each other (16)"
-	case errors.Is(e.Err, unix.EMFILE), errors.Is(e.Err, unix.EINVAL) && e.Stage == "stdio":
+	case errors.Is(e.Err, unix.EMFILE), errors.Is(e.Err, unix.EINVAL) && (e.Stage == "stdio" || e.Stage == "landlock"):
 		out.Hint = "raise the limit of open files (ulimit -n)"
 	}
 	return out

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -33,7 +34,9 @@ type output struct {
 	to      io.Writer
 	capture *capture
 	bytes   atomic.Int64
-	direct  bool // the descriptor itself was passed
+	passed  atomic.Int64
+	lost    atomic.Pointer[error] // why passing on ended early
+	direct  bool                  // the descriptor itself was passed
 }
 
 func (l *launch) openStdio() error {
@@ -203,7 +206,12 @@ func (o *output) copy() {
 		n, err := o.from.Read(buf[:])
 		if n > 0 {
 			o.bytes.Add(int64(n))
-			if _, werr := o.to.Write(buf[:n]); werr != nil {
+			m, werr := o.to.Write(buf[:n])
+			o.passed.Add(int64(m))
+			if werr != nil {
+				if !errors.Is(werr, unix.EPIPE) && !errors.Is(werr, os.ErrClosed) {
+					o.lost.Store(&werr)
+				}
 				return
 			}
 		}

@@ -168,6 +168,11 @@ func (j *job) finish(out outcome) error {
 	if code := status(res); code != 0 {
 		return exitStatus(code)
 	}
+	if lost := res.Stdout.Lost; lost != nil {
+		// Nobody else can tell: the command wrote all of it into a pipe.
+		return &failure{code: exitSandbox, stage: "output", err: fmt.Errorf("the command succeeded, but its output is cut: %w", lost),
+			hint: "see that standard output can be written"}
+	}
 	return nil
 }
 

@@ -51,6 +51,17 @@ struct command {
 
 static int run_command(void *arg);
 
+// place_above is the lowest number that no descriptor of the command will have:
+// a fixed one would ask for more open files than a caller may be allowed.
+static int place_above(const struct run *r)
+{
+	int above = 3;
+	for (uint32_t i = 0; i < r->pass_count; i++)
+		if (r->pass[i].number >= above)
+			above = r->pass[i].number + 1;
+	return above;
+}
+
 static void fail(struct command *c, int stage, int detail)
 {
 	c->rep->error = errno;
@@ -68,12 +79,12 @@ static int fd_of(struct command *c, int index)
 // first moved above every target, so that no target overwrites a source.
 static void place_fds(struct command *c)
 {
-	int std[3], pass[MAX_PASS];
+	int std[3], pass[MAX_PASS], above = place_above(c->r);
 	for (int i = 0; i < 3; i++)
-		if ((std[i] = fcntl(fd_of(c, c->r->stdio[i]), F_DUPFD_CLOEXEC, PLACE_ABOVE)) < 0)
+		if ((std[i] = fcntl(fd_of(c, c->r->stdio[i]), F_DUPFD_CLOEXEC, above)) < 0)
 			fail(c, STAGE_STDIO, i);
 	for (uint32_t i = 0; i < c->r->pass_count; i++)
-		if ((pass[i] = fcntl(c->k->fds[c->r->pass[i].index], F_DUPFD_CLOEXEC, PLACE_ABOVE)) < 0)
+		if ((pass[i] = fcntl(c->k->fds[c->r->pass[i].index], F_DUPFD_CLOEXEC, above)) < 0)
 			fail(c, STAGE_STDIO, c->r->pass[i].number);
 	for (int i = 0; i < 3; i++)
 		if (dup2(std[i], i) < 0)
@@ -104,7 +115,7 @@ static int run_command(void *arg)
 		fail(c, STAGE_DIR, 0);
 
 	int ruleset = -1;
-	if (c->k->ruleset >= 0 && (ruleset = fcntl(c->k->ruleset, F_DUPFD_CLOEXEC, PLACE_ABOVE)) < 0)
+	if (c->k->ruleset >= 0 && (ruleset = fcntl(c->k->ruleset, F_DUPFD_CLOEXEC, place_above(r))) < 0)
 		fail(c, STAGE_LANDLOCK, 1);
 	// Everything the keeper holds closes at exec; what is placed below does not.
 	if (syscall(__NR_close_range, 0, ~0u, CLOSE_RANGE_CLOEXEC) < 0)

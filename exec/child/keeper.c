@@ -247,7 +247,7 @@ void keeper_main(void)
 			continue;
 		}
 		if (o->code == OP_TERMINAL) {
-			k.terminal = fcntl(k.fds[o->a], F_DUPFD_CLOEXEC, PLACE_ABOVE);
+			k.terminal = fcntl(k.fds[o->a], F_DUPFD_CLOEXEC, CONTROL_FD + 1);
 			k.settings = plan_string(&k, o->s1);
 			continue;
 		}
