@@ -113,12 +113,17 @@ type Command struct {
 	Opaque bool
 }
 
-// Name is the base name of the command word ("" when it is unknown).
+// Name is the base name of the command word, "" when it is unknown. It may be
+// known where the directory is not (~nobody/bin/ls, "$dir"/ls).
 func (c *Command) Name() string {
-	if len(c.Argv) == 0 || !c.Argv[0].Known() {
+	if len(c.Argv) == 0 || c.Argv[0].Many {
 		return ""
 	}
-	return baseName(c.Argv[0].Text)
+	name := baseName(c.Argv[0].Text)
+	if hasHole(name) || c.Argv[0].Glob && strings.ContainsAny(name, "*?[(\\") {
+		return ""
+	}
+	return name
 }
 
 // Words returns the texts of Argv.

@@ -51,7 +51,7 @@ func (a *analyzer) tar(v *invocation, p *program) {
 		for _, w := range g.ops {
 			a.wrote(n.st, w.Text)
 		}
-		if a.tarNew(st, file, hasFile) {
+		if a.tarNew(st, file, hasFile) || g.has("transform", "xform") {
 			a.keepMade(&text{alts: []string{anyText}})
 		}
 	case create:

@@ -72,6 +72,9 @@ func (a *analyzer) assignElem(st *state, name, key string, known bool, alts []st
 	}
 	old := a.lookupRaw(st, name)
 	v := *old
+	if v.integer || countsItself(name) {
+		alts = a.integerAlts(st, alts)
+	}
 	if !v.array {
 		v.array = true
 		if !v.unset || st.has(name) {
@@ -145,6 +148,8 @@ func (a *analyzer) assignArray(st *state, name string, s *syntax.Assign) {
 			break
 		}
 	}
+	v.integer = v.integer || countsItself(name)
+	a.integerElems(st, &v)
 	st.set(name, &v)
 	for _, e := range v.elems {
 		switch name {
@@ -175,7 +180,7 @@ func (a *analyzer) assign(st *state, name string, alts []string, appends bool) {
 		return
 	}
 	v := *old
-	if v.integer {
+	if v.integer || countsItself(name) {
 		alts = a.integerAlts(st, alts)
 	}
 	if appends {
@@ -204,6 +209,29 @@ func mapAlts(alts []string, f func(string) string) []string {
 		out[i] = f(s)
 	}
 	return out
+}
+
+// countsItself lists variables of Bash that have the integer attribute from the
+// start (declare -p): what is assigned to them is evaluated.
+func countsItself(name string) bool {
+	switch name {
+	case "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "OPTIND", "BASHPID", "EPOCHSECONDS", "EPOCHREALTIME", "BASH_SUBSHELL",
+		"UID", "EUID", "PPID":
+		return true
+	}
+	return false
+}
+
+// integerElems evaluates the elements of an integer array.
+func (a *analyzer) integerElems(st *state, v *variable) {
+	if !v.integer {
+		return
+	}
+	v.elems = slices.Clone(v.elems)
+	for i, e := range v.elems {
+		v.elems[i].alts = a.integerAlts(st, e.alts)
+	}
+	v.alts = a.integerAlts(st, v.alts)
 }
 
 // integerAlts evaluates values that are assigned to an integer variable.
@@ -283,6 +311,8 @@ func (a *analyzer) special(st *state, name string, alts []string) {
 		}
 	case "POSIXLY_CORRECT":
 		st.aliasesOn = true
+	case "BASH_ARGV0":
+		st.arg0 = alts
 	case "SHELLOPTS", "BASHOPTS":
 		st.xtrace = true
 		a.tracePrompt(st)

@@ -1,6 +1,7 @@
 package bash
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -31,9 +32,23 @@ func (a *analyzer) make(v *invocation, p *program) {
 		}
 	}
 	for _, w := range g.ops {
-		if k, val, ok := strings.Cut(w.Text, "="); ok && makeProgram(strings.TrimRight(k, ":?+")) {
+		k, val, ok := strings.Cut(w.Text, "=")
+		if !ok {
+			continue
+		}
+		if strings.HasSuffix(k, "!") || makeProgram(strings.TrimRight(k, ":?+")) {
 			a.startCode(&n, val)
 		}
+		a.makeValue(&n, val)
+	}
+	// Variables of the environment are make variables, too.
+	for _, b := range v.env {
+		for _, s := range b.alts {
+			a.makeValue(&n, s)
+		}
+	}
+	for _, s := range exportedTexts(v.st) {
+		a.makeValue(&n, s)
 	}
 	if g.computed {
 		a.noteHere(UnknownOption, "make")
@@ -41,6 +56,42 @@ func (a *analyzer) make(v *invocation, p *program) {
 	a.consumes(&n)
 	a.setOpaque()
 	a.defaultOut(v)
+}
+
+// makeValue follows the value of a make variable, which make expands.
+func (a *analyzer) makeValue(v *invocation, s string) {
+	if !strings.Contains(s, "$") {
+		return
+	}
+	for rest := s; ; {
+		_, code, ok := strings.Cut(rest, "shell ")
+		if !ok {
+			break
+		}
+		a.startCode(v, strings.TrimRight(code, ")} "))
+		rest = code
+	}
+	if strings.Contains(s, "$(") || strings.Contains(s, "${") {
+		a.noteHere(UnknownCode, "make variable "+s)
+	}
+}
+
+// exportedTexts lists the values of exported variables that make would expand,
+// in a fixed order.
+func exportedTexts(st *state) []string {
+	var out []string
+	for _, v := range st.vars {
+		if !v.export {
+			continue
+		}
+		for _, s := range v.alts {
+			if strings.Contains(s, "$") {
+				out = append(out, s)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // makeProgram lists make variables whose value is a program by convention.
@@ -223,6 +274,23 @@ func (a *analyzer) packager(v *invocation, p *program) {
 		for _, f := range [...]string{"--script-shell=", "--shell=", "--config=build.rustc-wrapper=", "--node-options="} {
 			if s, ok := strings.CutPrefix(w.Text, f); ok {
 				a.startCode(v, s)
+			}
+		}
+	}
+	if i := slices.IndexFunc(rest, func(w Word) bool { return w.Text == "set" }); sub == "set" || sub == "set-script" ||
+		(sub == "config" || sub == "c" || sub == "pkg") && i >= 0 && i < 3 {
+		a.noteHere(UnknownCode, baseName(argv[0].Text)+" "+sub+" set")
+		file := "package.json"
+		if sub != "pkg" && sub != "set-script" {
+			file = "/" + nameText
+			if h := a.lookup(v.st, "HOME"); len(h.alts) == 1 && !hasHole(h.alts[0]) {
+				file = h.alts[0] + "/.npmrc"
+			}
+		}
+		a.effect(v.st, Effect{Kind: Write, Path: file, Command: a.cur})
+		for _, w := range rest {
+			if _, val, ok := strings.Cut(w.Text, "="); ok {
+				a.startCode(v, val)
 			}
 		}
 	}

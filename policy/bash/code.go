@@ -201,6 +201,9 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 			a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" from standard input")
 		}
 	}
+	if baseName(v.argv[0].Text) == "sqlite3" {
+		g = a.sqlite(v)
+	}
 	if baseName(v.argv[0].Text) == "sqlite3" && len(g.ops) > 1 {
 		for _, w := range g.ops[1:] {
 			a.sql(v, w.Text)
@@ -227,6 +230,32 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 	a.defaultOut(v)
 }
 
+// sqlite takes the command line of sqlite3 apart, whose long options have one
+// dash; the data base is written.
+func (a *analyzer) sqlite(v *invocation) args {
+	p := program{single: true, long: "cmd= init= A append ascii bail batch box column csv deserialize echo header heap= help html interactive json line list lookaside== markdown maxsize= memtrace mmap= newline= nofollow noheader nonce= no-rowid-in-view nullvalue= pagecache== pcachetrace quote readonly safe separator= stats table tabs unsafe-testing version vfs= zip c x f= t u d C="}
+	g := parseArgs(&p, v.argv)
+	for _, o := range g.opts {
+		switch o.name {
+		case "cmd":
+			a.sql(v, o.val.Text)
+		case "init":
+			for _, s := range a.programFile(v, o.val) {
+				a.noteHere(UnknownCode, "sqlite3 -init")
+				for line := range strings.SplitSeq(s, "\n") {
+					a.sql(v, line)
+				}
+			}
+		case "A", "f", "x", "c":
+			a.noteHere(UnknownCode, "sqlite3 archive")
+		}
+	}
+	if len(g.ops) > 0 && g.ops[0].Text != ":memory:" && g.ops[0].Text != "" && !g.has("readonly") {
+		a.each(v, g.ops[:1], Effect{Kind: Write})
+	}
+	return g
+}
+
 // sql follows statements for a data base client: its own commands and some
 // functions reach outside the data base.
 func (a *analyzer) sql(v *invocation, s string) {
@@ -241,7 +270,7 @@ func (a *analyzer) sql(v *invocation, s string) {
 	}
 	low := strings.ToLower(s)
 	odd := strings.HasPrefix(name, ".") || strings.Contains(s, `\`) || hasAnyHole(s)
-	for _, f := range [...]string{"load_extension", "writefile", "edit(", "fts3_tokenizer", "attach", "program", "outfile", "dumpfile",
+	for _, f := range [...]string{"load_extension", "writefile", "vacuum", "edit(", "fts3_tokenizer", "attach", "program", "outfile", "dumpfile",
 		"lo_export", "lo_import", "system", "source", "sys_exec", "pg_read", "pg_write", "create function", "language"} {
 		odd = odd || strings.Contains(low, f)
 	}

@@ -114,7 +114,7 @@ func (a *analyzer) mapfile(v *invocation, args []Word) {
 		nv.elems = append(nv.elems, element{itoa(int64(i)), l})
 	}
 	if isName(name) {
-		v.st.set(name, nv)
+		a.setArray(v.st, name, nv)
 		if name == "PROMPT_COMMAND" || name == "BASH_CMDS" {
 			a.noteHere(ComputedCode, name)
 		}

@@ -33,7 +33,7 @@ func (a *analyzer) cd(v *invocation, args []Word) {
 	if w.Glob {
 		targets = a.globTexts(st, w)
 	}
-	if st.has("CDPATH") && !strings.HasPrefix(w.Text, "/") && !strings.HasPrefix(w.Text, ".") {
+	if (st.has("CDPATH") || slices.ContainsFunc(v.env, func(b binding) bool { return b.name == "CDPATH" })) && !strings.HasPrefix(w.Text, "/") && !strings.HasPrefix(w.Text, ".") {
 		targets = append(targets, "/"+worldText)
 	}
 	a.enterDirs(st, targets, physical)

@@ -14,6 +14,9 @@ func (a *analyzer) ed(v *invocation, p *program) {
 			continue
 		}
 		a.effect(v.st, Effect{Kind: Write, Path: w.Text, Command: a.cur})
+		if v.st.in != nil && !v.st.in.pure {
+			a.wrote(v.st, w.Text)
+		}
 	}
 	if v.st.in == nil {
 		a.noteHere(UnknownCode, "ed from the terminal")
@@ -114,6 +117,9 @@ func (a *analyzer) edFile(v *invocation, cmd string) {
 		kind = Read
 	}
 	a.effect(v.st, Effect{Kind: kind, Path: rest, Source: Code, Command: a.cur})
+	if kind == Write {
+		a.wrote(v.st, rest)
+	}
 }
 
 // vim follows vi, vim, ex, nvim and view: -c, --cmd and + carry commands.
@@ -282,13 +288,45 @@ func (a *analyzer) gdb(v *invocation, p *program) {
 	a.defaultOut(v)
 }
 
+// gdbArguments are given to the program by a shell.
+func (a *analyzer) gdbArguments(v *invocation, s string) {
+	if strings.ContainsAny(s, "$`;&|<>\n") || hasAnyHole(s) {
+		a.startCode(v, ": "+s)
+	}
+}
+
+// gdbSet follows set: some settings name a program, a file or a shell's words.
+func (a *analyzer) gdbSet(v *invocation, s string) {
+	name, val, _ := strings.Cut(s, " ")
+	switch {
+	case gitLong(name, "exec-wrapper", 6):
+		a.startCode(v, val)
+	case name == "args":
+		a.gdbArguments(v, val)
+	case name == "logging":
+		if f, ok := strings.CutPrefix(val, "file "); ok {
+			a.effect(v.st, Effect{Kind: Write, Path: strings.TrimSpace(f), Source: Code, Command: a.cur})
+		} else {
+			a.effect(v.st, Effect{Kind: Write, Path: "gdb.txt", Source: Code, Command: a.cur})
+		}
+	case name == "history", name == "environment", name == "auto-load", name == "sysroot", strings.ContainsAny(s, "("):
+		a.noteHere(UnknownCode, "gdb set "+s)
+	}
+}
+
 func (a *analyzer) gdbCommand(v *invocation, s string) {
 	s = strings.TrimSpace(s)
 	name, rest, _ := strings.Cut(s, " ")
 	switch name {
-	case "", "quit", "q", "bt", "backtrace", "info", "set", "run", "r", "start", "break", "b", "continue", "c", "list", "l",
+	case "run", "r", "start", "starti":
+		a.gdbArguments(v, rest)
+		return
+	case "set":
+		a.gdbSet(v, rest)
+		return
+	case "", "quit", "q", "bt", "backtrace", "info", "break", "b", "continue", "c", "list", "l",
 		"print", "p", "x", "next", "n", "step", "disassemble", "thread", "where", "up", "down", "frame", "kill", "show", "help", "detach":
-		if strings.Contains(rest, "(") && (name == "print" || name == "p" || name == "set") {
+		if strings.Contains(rest, "(") && (name == "print" || name == "p") {
 			a.noteHere(UnknownCode, "gdb "+s)
 		}
 		return

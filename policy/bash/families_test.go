@@ -81,3 +81,12 @@ func TestSpellingsOfTheCommandWord(t *testing.T) {
 		}
 	}
 }
+
+// TestFoundBypasses: what an attack found stays closed.
+func TestFoundBypasses(t *testing.T) {
+	for _, l := range lines(t, "bypasses.txt") {
+		if v, why := judge(l); v == "allow" {
+			t.Errorf("%q: allowed (%s)", l, why)
+		}
+	}
+}

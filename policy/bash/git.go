@@ -139,6 +139,16 @@ func (a *analyzer) gitConfig(v *invocation, key, val string) {
 			argv := append([]Word{{Text: "git"}}, xargsWords(val)...)
 			a.start(v, argv)
 		}
+	case strings.HasPrefix(k, "protocol.") && strings.HasSuffix(k, "allow") && val != "never" && val != "user":
+		a.noteHere(UnknownCode, "git -c "+key+"="+val)
+	case strings.HasPrefix(k, "url."):
+		base := key[len("url."):]
+		if i := strings.LastIndexByte(base, '.'); i >= 0 {
+			base = base[:i]
+		}
+		a.gitURL(v, base)
+	case strings.HasPrefix(k, "remote.") && (strings.HasSuffix(k, "url") || strings.HasSuffix(k, ".vcs")):
+		a.gitURL(v, val)
 	case k == "core.hookspath":
 		a.gitHooks(v, val)
 	case k == "core.fsmonitor":
@@ -154,6 +164,25 @@ func (a *analyzer) gitConfig(v *invocation, key, val string) {
 			a.startCode(v, val)
 		}
 	}
+}
+
+// gitURL follows a remote that names its helper (gitremote-helpers(7)): "ext::"
+// is followed by a command line, another name is that of a program.
+func (a *analyzer) gitURL(v *invocation, url string) {
+	if hasAnyHole(url) {
+		a.noteHere(UnknownOption, "git remote "+url)
+		return
+	}
+	name, rest, ok := strings.Cut(url, "::")
+	if !ok || strings.ContainsAny(name, "/:@ ") {
+		return
+	}
+	if name == "ext" {
+		a.startCode(v, strings.ReplaceAll(rest, "%S", "x"))
+	} else {
+		a.start(v, []Word{{Text: "git-remote-" + name}})
+	}
+	a.noteHere(UnknownCode, "git remote helper "+url)
 }
 
 // gitRuns reports settings whose value is a command line.

@@ -12,8 +12,8 @@ func (a *analyzer) gitSub(v *invocation, argv []Word, odd bool) {
 	}
 	for _, w := range argv[1:] {
 		s := w.Text
-		if strings.HasPrefix(s, "ext::") {
-			a.startCode(v, strings.ReplaceAll(strings.TrimPrefix(s, "ext::"), "%S", "x"))
+		if name, _, ok := strings.Cut(s, "::"); ok && isName(strings.ReplaceAll(name, "-", "_")) && gitTalks(sub) {
+			a.gitURL(v, s)
 		}
 		if w.Many && startsUnknown(s) && gitStarts(sub) && hasAnyHole(s) {
 			a.noteHere(UnknownOption, "git "+sub)
@@ -72,6 +72,15 @@ func (a *analyzer) gitSub(v *invocation, argv []Word, odd bool) {
 	if !odd && a.gitReads(sub, argv) {
 		a.setReadOnly()
 	}
+}
+
+// gitTalks reports sub-commands whose operands are remotes.
+func gitTalks(sub string) bool {
+	switch sub {
+	case "clone", "fetch", "pull", "push", "ls-remote", "remote", "archive", "submodule", "fetch-pack", "send-pack", "request-pull":
+		return true
+	}
+	return false
 }
 
 // gitStarts reports sub-commands with options that start programs.
@@ -279,21 +288,27 @@ func (a *analyzer) gitWrites(v *invocation, sub string, argv []Word) {
 		}
 	}
 	switch sub {
+	case "apply", "am", "fast-import", "read-tree", "unpack-objects", "update-index", "mktree", "checkout-index", "hash-object":
+		a.unknownWrites(v, ops)
 	case "rm":
 		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
 	case "mv":
 		if n := len(ops); n > 1 {
 			a.each(v, ops[:n-1], Effect{Kind: Delete, NoFollow: true})
 			a.each(v, ops[n-1:], Effect{Kind: Write, Into: true})
+			for _, src := range ops[:n-1] {
+				a.copied(v, src, ops[n-1], true)
+			}
 		}
 	case "clone":
 		if len(ops) > 1 {
 			a.each(v, ops[len(ops)-1:], Effect{Kind: Write, Tree: true})
 		}
 	case "init":
-		if len(ops) > 0 {
-			a.each(v, ops[:1], Effect{Kind: Write, Tree: true})
+		if len(ops) == 0 {
+			ops = []Word{{Text: "."}}
 		}
+		a.each(v, ops[:1], Effect{Kind: Write, Tree: true})
 	case "worktree":
 		if len(ops) > 1 && ops[0].Text == "add" {
 			a.each(v, ops[1:2], Effect{Kind: Write, Tree: true})

@@ -65,6 +65,7 @@ const (
 	howOpenFile
 	howLoader
 	howConsole
+	howRunParts
 )
 
 // handle dispatches to the code for one program.
@@ -195,5 +196,7 @@ func (a *analyzer) handle(v *invocation, p *program) {
 		a.loader(v, p)
 	case howConsole:
 		a.console(v, p)
+	case howRunParts:
+		a.runParts(v, p)
 	}
 }

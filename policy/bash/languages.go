@@ -57,7 +57,8 @@ var buildTable = []program{
 var consumers = []consumer{
 	{"npm npx yarn pnpm bun node lerna nx turbo", "package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs lerna.json turbo.json nx.json bunfig.toml node_modules/"},
 	{"eslint prettier tsc webpack vite rollup jest vitest mocha babel stylelint ava karma cypress playwright next nuxt astro parcel npm npx yarn", "*.config.js *.config.ts *.config.mjs *.config.cjs .eslintrc.js .eslintrc.cjs .eslintrc .prettierrc.js .babelrc babel.config.js .mocharc.js .mocharc.json jest.config.json *.test.js *.spec.js *.test.ts *.spec.ts node_modules/"},
-	{"make gmake bmake", "Makefile makefile GNUmakefile *.mk"},
+	{"make gmake bmake", "Makefile makefile GNUmakefile *.mk *.c *.cc *.C *.cpp *.f *.F *.p *.s *.S *.sh *.y *.l *.o *.mod *.def *.web *.tex"},
+	{"node nodejs", "index.js index.mjs index.cjs index.json"},
 	{"ninja", "build.ninja"},
 	{"just", "justfile Justfile .justfile"},
 	{"task", "Taskfile.yml Taskfile.yaml"},

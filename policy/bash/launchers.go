@@ -87,7 +87,7 @@ var launcherTable = []program{
 	{names: "start-stop-daemon", ops: opsNone, roles: "exec:P x:P a:P startas:P", flags: "SKHVTtqovbmC", vals: "xnupPsaacgNIkrdRO",
 		long: "start stop exec= startas= name= user= pidfile= pid= ppid= chuid= group= chdir= chroot= background make-pidfile test oknodo quiet verbose signal= retry= umask= no-close nicelevel= output="},
 	{names: "daemonize daemon", ops: opsLaunch, flags: "av", vals: "ceopluE", long: "name= chdir= output= errlog= user= respawn"},
-	{names: "run-parts", ops: opsOpaque},
+	{names: "run-parts", how: howRunParts, flags: "v", vals: "aur", long: "test list verbose debug report reverse exit-on-error stdin umask= arg= regex= lsbsysinit new-session help version"},
 	{names: "logsave", ops: opsLaunch, skip: 1, flags: "asv"},
 	{names: "torsocks proxychains proxychains4 tsocks trickle", ops: opsLaunch, flags: "qis", vals: "fudwtlnpaP"},
 	{names: "entr", ops: opsLaunch, flags: "acdnprsxz"},

@@ -22,6 +22,7 @@ const maxRounds = 5
 // loop reads a body that runs any number of times, until nothing new comes.
 func (a *analyzer) loop(st *state, body func(*state)) {
 	outBase := snapshot(st.out)
+	a.concurrent = true // a later round runs files that this one wrote
 	for round := 0; ; round++ {
 		c := a.fork(st)
 		if round > 0 {

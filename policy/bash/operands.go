@@ -1,6 +1,9 @@
 package bash
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // operands follows the operands of a program: which files it reads, writes or
 // removes.
@@ -17,6 +20,15 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 	case opsWrite:
 		a.each(v, ops, Effect{Kind: Write})
 		a.changed(v, ops)
+		if baseName(v.argv[0].Text) == "patch" {
+			if w, ok := g.get("i", "input"); ok {
+				ops = append(slices.Clip(ops), w)
+			}
+			a.unknownWrites(v, ops)
+			for _, w := range ops {
+				a.wrote(v.st, w.Text)
+			}
+		}
 	case opsDelete:
 		a.each(v, ops, Effect{Kind: Delete, NoFollow: true, Tree: g.has("r", "R", "recursive")})
 	case opsCopy, opsMove:
@@ -58,6 +70,23 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 		for _, w := range ops {
 			a.startCode(v, w.Text)
 		}
+	}
+}
+
+// unknownWrites is a program that writes files whose names and contents its input
+// gives. When the script made that input, any file may hold what it says.
+func (a *analyzer) unknownWrites(v *invocation, ops []Word) {
+	made := v.st.in != nil && !v.st.in.pure
+	for _, w := range ops {
+		made = made || !w.Known() || a.written(v.st, w.Text) != nil
+	}
+	if in := v.st.in; in != nil {
+		for _, f := range in.from {
+			made = made || a.written(v.st, f) != nil
+		}
+	}
+	if made {
+		a.keepMade(&text{alts: []string{anyText}})
 	}
 }
 
@@ -146,6 +175,7 @@ func (a *analyzer) copyOperands(v *invocation, p *program, g *args) {
 		a.effect(v.st, Effect{Kind: kind, Path: src.Text, Glob: src.Glob, Tree: tree || p.ops == opsMove,
 			NoFollow: p.ops == opsMove, Command: a.cur})
 		a.copied(v, src, dir, !noDir)
+		a.copiedLink(v, p, g, src, dir)
 	}
 	a.effect(v.st, Effect{Kind: Write, Path: dir.Text, Glob: dir.Glob, Into: !noDir, Tree: tree, Command: a.cur,
 		NoFollow: p.ops == opsMove})
@@ -173,7 +203,37 @@ func (a *analyzer) copied(v *invocation, src, dst Word, mayBeDir bool) {
 	a.moveTree(v, src.Text, dst.Text)
 }
 
+// copiedLink follows links of the script that are moved or copied as links, and
+// copies that are links (cp -s).
+func (a *analyzer) copiedLink(v *invocation, p *program, g *args, src, dst Word) {
+	into := strings.TrimSuffix(dst.Text, "/") + "/" + baseName(strings.TrimSuffix(src.Text, "/"))
+	if hasHole(dst.Text) || hasHole(src.Text) {
+		return
+	}
+	for _, d := range v.st.dirs {
+		from, target := clean(absolute(d, src.Text)), ""
+		if g.has("s", "symbolic-link") && p.ops == opsCopy && g.has("r", "R", "a", "symbolic-link", "s") {
+			target = src.Text
+		} else if f := a.files[from]; f != nil && (p.ops == opsMove || g.has("P", "a", "d", "r", "R", "archive", "recursive", "no-dereference")) {
+			target = f.target
+		}
+		if target == "" {
+			continue
+		}
+		for _, to := range []string{dst.Text, into} {
+			if q := clean(absolute(d, to)); q != from {
+				a.setLink(q, target)
+			}
+		}
+	}
+	if g.has("l", "link") && p.ops == opsCopy {
+		a.effect(v.st, Effect{Kind: Write, Path: src.Text, Command: a.cur, NoFollow: true})
+	}
+}
+
 func (a *analyzer) copiedMany(v *invocation, src, dst Word) {
+	// One file may match, and then dst is its copy.
+	a.put(v.st, dst.Text, &text{alts: []string{anyText}})
 	for _, m := range a.madeMatching(v.st, src.Text) {
 		a.put(v.st, strings.TrimSuffix(dst.Text, "/")+"/"+baseName(m), a.content(v.st, m))
 	}

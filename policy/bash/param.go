@@ -83,6 +83,10 @@ func (a *analyzer) paramList(st *state, name string, index syntax.ArithmExpr) li
 	if index == nil && !st.has(name) && alwaysComputed(name) {
 		return single(nameText)
 	}
+	if !st.has(name) && setByShell(name) {
+		// Text that the script wrote may be in it.
+		return list{items: [][]string{{anyText}}, unset: true}
+	}
 	v := a.lookup(st, name)
 	if v.ref && len(v.alts) == 1 && !isName(v.alts[0]) {
 		return a.named(st, v.alts[0])
@@ -119,6 +123,16 @@ func alwaysComputed(name string) bool {
 	case "RANDOM", "SRANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "UID", "EUID", "EPOCHSECONDS",
 		"EPOCHREALTIME", "BASH_SUBSHELL", "SHLVL", "COLUMNS", "LINES", "HOSTNAME", "HOSTTYPE", "OSTYPE",
 		"MACHTYPE", "BASH_VERSION", "USER", "LOGNAME":
+		return true
+	}
+	return false
+}
+
+// setByShell lists variables in which Bash keeps text of the script itself.
+func setByShell(name string) bool {
+	switch name {
+	case "BASH_COMMAND", "BASH_EXECUTION_STRING", "FUNCNAME", "DIRSTACK", "BASH_ARGV", "BASH_REMATCH", "COPROC", "COMP_LINE",
+		"COMP_WORDS", "READLINE_LINE", "BASH_ALIASES", "BASH_CMDS":
 		return true
 	}
 	return false

@@ -58,6 +58,8 @@ func (a *analyzer) program(v *invocation) {
 	a.cur = cur
 	a.injected(v)
 	a.cur = cur
+	a.helpers(v, p)
+	a.cur = cur
 	if p == nil {
 		a.unknownProgram(v)
 	} else {
@@ -168,6 +170,7 @@ func (a *analyzer) understand(v *invocation, p *program) {
 		safe = false
 	}
 	a.operands(v, p, &g)
+	a.usualOutput(v, &g)
 	if safe && !g.computed && !(p.ops == opsInOut && len(g.ops) > 1) {
 		a.setReadOnly()
 	}
@@ -175,6 +178,23 @@ func (a *analyzer) understand(v *invocation, p *program) {
 		a.noteHere(UnknownOption, v.argv[0].Text)
 	}
 	a.defaultOut(v)
+}
+
+// usualOutput lists the file that a program writes when none is named.
+func (a *analyzer) usualOutput(v *invocation, g *args) {
+	file := ""
+	switch baseName(v.argv[0].Text) {
+	case "ctags":
+		file = "tags"
+		if g.has("e") {
+			file = "TAGS"
+		}
+	case "etags":
+		file = "TAGS"
+	}
+	if file != "" && !g.has("f", "o", "x") {
+		a.effect(v.st, Effect{Kind: Write, Path: file, Command: a.cur})
+	}
 }
 
 // optionRoles follows the values of options; false when one is not harmless.
@@ -203,6 +223,10 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 		e.Kind = Read
 		a.effect(v.st, e)
 	case roleWrite:
+		if s := o.val.Text; len(s) > 1 && (s[0] == '|' || s[0] == '!') && baseName(v.argv[0].Text) == "strace" {
+			a.startCode(v, s[1:])
+			return
+		}
 		if o.has && o.val.Text != "-" {
 			e.Kind = Write
 			a.effect(v.st, e)

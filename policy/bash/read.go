@@ -127,10 +127,18 @@ func (a *analyzer) readArray(st, env *state, name string, lines []string) {
 		nv.open = nv.open || hasHole(l)
 	}
 	if isName(name) {
-		st.set(name, nv)
+		a.setArray(st, name, nv)
 	} else {
 		a.assignNamed(st, name, lines)
 	}
+}
+
+// setArray stores an array that a builtin filled, under the attributes that the
+// name had.
+func (a *analyzer) setArray(st *state, name string, v *variable) {
+	v.integer = a.lookupRaw(st, name).integer || countsItself(name)
+	a.integerElems(st, v)
+	st.set(name, v)
 }
 
 // anyLine lists the lines that read may get.

@@ -255,6 +255,12 @@ func (a *analyzer) tmux(v *invocation, p *program) {
 	if g.computed {
 		a.noteHere(UnknownOption, v.argv[0].Text)
 	}
+	if c, ok := g.get("c"); ok && baseName(v.argv[0].Text) == "tmux" {
+		a.startCode(v, c.Text)
+	}
+	if s, ok := g.get("S"); ok && baseName(v.argv[0].Text) == "tmux" {
+		a.effect(v.st, Effect{Kind: Write, Path: s.Text, Source: Option, Command: a.cur})
+	}
 	if f, ok := g.get("f", "c"); ok {
 		if a.written(v.st, f.Text) != nil {
 			a.noteHere(UnknownCode, "configuration "+f.Text)

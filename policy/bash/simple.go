@@ -142,6 +142,9 @@ func (a *analyzer) bindings(st *state, as []*syntax.Assign) []binding {
 		if s.Append {
 			alts = cross(a.lookup(st, s.Name.Value).alts, alts)
 		}
+		if countsItself(s.Name.Value) || a.lookup(st, s.Name.Value).integer {
+			alts = a.integerAlts(st, alts)
+		}
 		out = append(out, binding{s.Name.Value, alts})
 	}
 	return out

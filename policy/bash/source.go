@@ -49,6 +49,19 @@ func (a *analyzer) sourceText(v *invocation, w Word, params []Word) {
 // is what it does to the variables.
 func (a *analyzer) sourceOld(v *invocation, argv []Word) {
 	a.setOpaque()
+	if v.st.aliasesOn || v.st.posix {
+		// Its commands may be aliases of this script.
+		names := make([]string, 0, len(v.st.aliases))
+		for n := range v.st.aliases {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		for _, n := range names {
+			for _, code := range v.st.aliases[n] {
+				a.evalCode(a.fork(v.st), code)
+			}
+		}
+	}
 	a.record(Command{Kind: ScriptFile, Argv: argv, Dir: v.st.dir(), Opaque: true, InTable: true})
 	a.effect(v.st, Effect{Kind: Read, Path: argv[0].Text, Command: a.cur})
 }
@@ -85,17 +98,27 @@ func (a *analyzer) evalText(v *invocation, t *text) {
 	if t.pure && len(t.from) > 0 {
 		for _, f := range t.from {
 			a.record(Command{Kind: ScriptFile, Argv: []Word{{Text: f}}, Dir: v.st.dir(), Opaque: true, InTable: true})
+			a.unnamedFile(f)
 		}
 		return
 	}
 	for _, f := range t.from {
 		a.record(Command{Kind: ScriptFile, Argv: []Word{{Text: f}}, Dir: v.st.dir(), Opaque: true, InTable: true})
+		a.unnamedFile(f)
 	}
 	for _, s := range t.alts {
 		a.evalCode(v.st, s)
 		if t.touched {
 			a.evalTails(v.st, s)
 		}
+	}
+}
+
+// unnamedFile notes that the file whose text is run could not be named: any file
+// may match a pattern.
+func (a *analyzer) unnamedFile(f string) {
+	if hasHole(f) {
+		a.noteHere(ComputedCode, "file "+f)
 	}
 }
 

@@ -34,5 +34,9 @@ func (a *analyzer) testExpr(st *state, e syntax.TestExpr) {
 		}
 		a.testExpr(st, e.X)
 		a.testExpr(st, e.Y)
+		if w, ok := e.X.(*syntax.Word); ok && e.Op == syntax.TsReMatch {
+			hole := worst(a.scalar(st, w)...)
+			st.set("BASH_REMATCH", &variable{array: true, open: true, alts: []string{hole}})
+		}
 	}
 }

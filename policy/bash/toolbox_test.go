@@ -114,7 +114,7 @@ func (c *composer) carry(s string) string {
 var values = strings.Fields("canary ./bin/canary bin/canary 1 3 0 x a d - f.txt 0x1 root :canary sh bash %s , s:canary exec=canary !canary")
 
 // options writes options for a tool: those of its row, and any letter.
-func (c *composer) options(t *tool) string {
+func (c *composer) options(t *tool, values []string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	var b strings.Builder
 	for range c.r.IntN(4) {
@@ -161,7 +161,7 @@ func (c *composer) use() string {
 		list = c.box.starters
 	}
 	t := &list[c.r.IntN(len(list))]
-	s := t.name + c.options(t)
+	s := t.name + c.options(t, values)
 	for range t.Skip {
 		s += " " + values[c.r.IntN(len(values))]
 	}

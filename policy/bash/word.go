@@ -276,6 +276,8 @@ func (a *analyzer) tilde(st *state, user string) []string {
 		}
 	case "+":
 		return dirTexts(st.dirs)[:1]
+	case "-":
+		return a.lookup(st, "OLDPWD").alts
 	case "root":
 		return []string{"/root"}
 	}

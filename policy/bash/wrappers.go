@@ -270,6 +270,9 @@ func (a *analyzer) scriptCommand(v *invocation, p *program) {
 			a.noteHere(ComputedCode, "interactive shell")
 		}
 	}
+	if _, ok := g.get("c", "command"); !ok && v.st.in != nil && len(g.ops) < 2 {
+		a.start(v, []Word{{Text: "sh"}})
+	}
 	file := Word{Text: "typescript"}
 	if len(g.ops) > 0 {
 		file = g.ops[0]
@@ -398,4 +401,21 @@ func loosens(o option) bool {
 		return o.val.Text != "none"
 	}
 	return false
+}
+
+// runParts follows run-parts(8): every program in a directory is run.
+func (a *analyzer) runParts(v *invocation, p *program) {
+	g := parseArgs(p, v.argv)
+	if g.has("test", "list", "help", "version") {
+		a.setReadOnly()
+		a.defaultOut(v)
+		return
+	}
+	for _, w := range g.ops {
+		a.noteHere(ComputedWord, "programs in "+w.Text)
+		for _, m := range a.madeMatching(v.st, strings.TrimSuffix(w.Text, "/")+"/*") {
+			a.start(v, []Word{{Text: m}})
+		}
+	}
+	a.defaultOut(v)
 }

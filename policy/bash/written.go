@@ -55,6 +55,50 @@ func (a *analyzer) pathChanged(v *invocation) bool {
 	return slices.ContainsFunc(v.env, func(b binding) bool { return b.name == "PATH" })
 }
 
+// helpers notes that a program which starts others by name may find those of the
+// script, in a directory that the script put on PATH.
+func (a *analyzer) helpers(v *invocation, p *program) {
+	if len(a.files) == 0 || p != nil && !startsHelpers(p) || !a.pathChanged(v) {
+		return
+	}
+	for _, list := range a.envValue(v, "PATH") {
+		for dir := range strings.SplitSeq(list, ":") {
+			if dir == "" {
+				dir = "."
+			}
+			if isWorld(dir) {
+				continue
+			}
+			for _, d := range v.st.dirs {
+				prefix := strings.TrimSuffix(clean(absolute(d, dir)), "/") + "/"
+				for _, f := range a.fileNames() {
+					if a.files[f].target == "" && len(a.files[f].contents) == 0 || a.files[f].built {
+						continue
+					}
+					if rest, ok := strings.CutPrefix(f, prefix); ok && !strings.Contains(rest, "/") {
+						a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" may start "+f)
+						a.originCommands(v, f)
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// startsHelpers reports programs that find others by PATH of their own accord.
+func startsHelpers(p *program) bool {
+	if p.ops == opsOpaque {
+		return true
+	}
+	switch p.how {
+	case howGit, howMan, howTar, howCompiler, howMake, howGo, howPackager, howRsync, howSSH, howSCP, howPython, howCode, howNode, howZip,
+		howOpenFile, howVim, howParallel, howScript, howPrivileged, howSubRun, howGdb, howTmux, howStdinCode, howConsole:
+		return true
+	}
+	return strings.Contains(p.names, "zgrep") || strings.Contains(p.names, "zcat") || strings.HasPrefix(p.names, "sort ") && strings.Contains(p.roles, "compress")
+}
+
 // execFile runs a file with contents that the script chose.
 func (a *analyzer) execFile(v *invocation, path string, f *file) {
 	if a.depth > maxDepth/2 {
@@ -103,6 +147,13 @@ func (a *analyzer) execCode(v *invocation, s string) {
 		return
 	}
 	prog := baseName(words[0])
+	if prog == "env" && len(words) > 1 && strings.HasPrefix(words[1], "-") {
+		// The kernel hands over the rest of the line as one argument.
+		n := *v
+		n.argv = append([]Word{{Text: words[0]}, {Text: strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), words[0]))}}, v.argv...)
+		n.shell = false
+		a.run(&n)
+	}
 	if prog == "env" {
 		words = words[1:]
 		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
