@@ -147,6 +147,7 @@ func (a *analyzer) compiler(v *invocation, p *program) {
 			a.noteHere(UnknownCode, "compiler option "+s)
 		}
 	}
+	a.compilerFiles(v)
 	out, ok := g.get("o", "output", "out")
 	if !ok {
 		out = Word{Text: "a.out"}
@@ -166,6 +167,49 @@ func (a *analyzer) compiler(v *invocation, p *program) {
 		}
 	}
 	a.defaultOut(v)
+}
+
+// compilerFiles lists files that options of compilers, assemblers and linkers
+// write: dependencies, maps, dumps, listings.
+func (a *analyzer) compilerFiles(v *invocation) {
+	for i, w := range v.argv[1:] {
+		s := w.Text
+		if len(s) < 2 || s[0] != '-' || startsUnknown(s) {
+			continue
+		}
+		switch s {
+		case "-MF", "-dumpdir", "-dumpbase", "-aux-info", "-Map":
+			if i+2 < len(v.argv) {
+				a.effect(v.st, Effect{Kind: Write, Path: v.argv[i+2].Text, Tree: s == "-dumpdir", Source: Option, Command: a.cur})
+			}
+			continue
+		}
+		if file, ok := strings.CutPrefix(s, "-MF"); ok {
+			a.effect(v.st, Effect{Kind: Write, Path: file, Source: Option, Command: a.cur})
+			continue
+		}
+		if !(strings.HasPrefix(s, "-Wa,") || strings.HasPrefix(s, "-Wl,") || strings.HasPrefix(s, "-Wp,") || strings.HasPrefix(s, "-f") && strings.Contains(s, "=")) ||
+			readsOption(s) {
+			continue
+		}
+		for _, piece := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == '=' }) {
+			if strings.Contains(piece, "/") {
+				a.effect(v.st, Effect{Kind: Write, Path: piece, Source: Option, Command: a.cur})
+			}
+		}
+	}
+}
+
+// readsOption reports options of compilers whose path is searched, read or only
+// named.
+func readsOption(s string) bool {
+	for _, f := range [...]string{"rpath", "prefix-map", "sysroot", "-L", "-I", "dynamic-linker", "soname", "version-script", "-T", "profile-use",
+		"plugin", "use-ld", "sanitize", "module-file", "install-name", "whole-archive", "-l"} {
+		if strings.Contains(s, f) {
+			return true
+		}
+	}
+	return false
 }
 
 // goTool follows go: build and test read the workspace; -exec, -toolexec and

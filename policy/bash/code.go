@@ -99,6 +99,26 @@ func (a *analyzer) pythonModule(v *invocation, mod string, rest []Word) {
 			}
 		}
 		a.setOpaque()
+	case "venv", "virtualenv", "ensurepip":
+		for _, w := range rest {
+			if !strings.HasPrefix(w.Text, "-") {
+				a.effect(v.st, Effect{Kind: Write, Path: w.Text, Tree: true, Command: a.cur})
+			}
+		}
+		a.setOpaque()
+	case "zipfile", "tarfile":
+		if len(rest) > 1 && (strings.HasPrefix(rest[0].Text, "-c") || strings.HasPrefix(rest[0].Text, "--c")) {
+			a.each(v, rest[1:2], Effect{Kind: Write})
+			a.wrote(v.st, rest[1].Text)
+		} else if len(rest) > 0 && (strings.HasPrefix(rest[0].Text, "-e") || strings.HasPrefix(rest[0].Text, "--e")) {
+			dir := Word{Text: "."}
+			if len(rest) > 2 {
+				dir = rest[2]
+			}
+			a.effect(v.st, Effect{Kind: Write, Path: dir.Text, Tree: true, Command: a.cur})
+			a.unknownWrites(v, rest[1:])
+		}
+		a.setOpaque()
 	case "json.tool":
 		if len(rest) > 1 {
 			a.each(v, rest[1:2], Effect{Kind: Write})
@@ -246,8 +266,11 @@ func (a *analyzer) sqlite(v *invocation) args {
 					a.sql(v, line)
 				}
 			}
-		case "A", "f", "x", "c":
+		case "f":
+			a.effect(v.st, Effect{Kind: Write, Path: o.val.Text, Source: Option, Command: a.cur})
+		case "A", "x":
 			a.noteHere(UnknownCode, "sqlite3 archive")
+			a.effect(v.st, Effect{Kind: Write, Path: ".", Tree: true, Command: a.cur})
 		}
 	}
 	if len(g.ops) > 0 && g.ops[0].Text != ":memory:" && g.ops[0].Text != "" && !g.has("readonly") {
@@ -269,6 +292,10 @@ func (a *analyzer) sql(v *invocation, s string) {
 		return
 	}
 	low := strings.ToLower(s)
+	if i := strings.Index(low, "into '"); i >= 0 && strings.Contains(low, "vacuum") {
+		file, _, _ := strings.Cut(s[i+len("into '"):], "'")
+		a.effect(v.st, Effect{Kind: Write, Path: file, Source: Code, Command: a.cur})
+	}
 	odd := strings.HasPrefix(name, ".") || strings.Contains(s, `\`) || hasAnyHole(s)
 	for _, f := range [...]string{"load_extension", "writefile", "vacuum", "edit(", "fts3_tokenizer", "attach", "program", "outfile", "dumpfile",
 		"lo_export", "lo_import", "system", "source", "sys_exec", "pg_read", "pg_write", "create function", "language"} {
@@ -341,6 +368,15 @@ func (a *analyzer) restToShell(v *invocation, p *program) {
 // busybox runs one of its applets, named by the first operand.
 func (a *analyzer) busybox(v *invocation) {
 	argv := v.argv[1:]
+	if len(argv) > 0 && argv[0].Text == "--install" {
+		for _, w := range argv[1:] {
+			if !strings.HasPrefix(w.Text, "-") {
+				a.effect(v.st, Effect{Kind: Write, Path: w.Text, Tree: true, Command: a.cur})
+			}
+		}
+		a.setOpaque()
+		return
+	}
 	if len(argv) == 0 || strings.HasPrefix(argv[0].Text, "--") {
 		a.setReadOnly()
 		return

@@ -33,8 +33,16 @@ func (a *analyzer) cd(v *invocation, args []Word) {
 	if w.Glob {
 		targets = a.globTexts(st, w)
 	}
-	if (st.has("CDPATH") || slices.ContainsFunc(v.env, func(b binding) bool { return b.name == "CDPATH" })) && !strings.HasPrefix(w.Text, "/") && !strings.HasPrefix(w.Text, ".") {
-		targets = append(targets, "/"+worldText)
+	if !strings.HasPrefix(w.Text, "/") && !strings.HasPrefix(w.Text, ".") {
+		for _, list := range a.envValue(v, "CDPATH") {
+			for dir := range strings.SplitSeq(list, ":") {
+				if hasHole(dir) {
+					targets = append(targets, "/"+worldText)
+				} else if dir != "" {
+					targets = append(targets, strings.TrimSuffix(dir, "/")+"/"+w.Text)
+				}
+			}
+		}
 	}
 	a.enterDirs(st, targets, physical)
 }

@@ -76,8 +76,47 @@ func (a *analyzer) git(v *invocation, p *program) {
 	a.setPlain(append([]Word{argv[0]}, rest...))
 	a.bareRepository(&n)
 	a.consumes(&n)
+	a.gitPlaces(&n, &g, rest)
 	a.gitSub(&n, rest, g.odd || len(g.opts) > 0 && g.has("c", "config-env", "exec-path", "git-dir", "work-tree"))
 	a.defaultOut(v)
+}
+
+// gitPlaces lists what git writes elsewhere: in a repository named by option or
+// variable, and traces.
+func (a *analyzer) gitPlaces(v *invocation, g *args, argv []Word) {
+	dirs := a.envValue(v, "GIT_DIR")
+	for _, o := range g.opts {
+		if o.name == "git-dir" || o.name == "work-tree" {
+			dirs = append(slices.Clip(dirs), o.val.Text)
+		}
+	}
+	dirs = append(slices.Clip(dirs), a.envValue(v, "GIT_WORK_TREE")...)
+	if !a.gitReads(argv[0].Text, argv) {
+		for _, d := range dirs {
+			a.effect(v.st, Effect{Kind: Write, Path: d, Tree: true, Source: Option, Command: a.cur})
+		}
+	}
+	names := make([]string, 0, len(v.env))
+	for _, b := range v.env {
+		names = append(names, b.name)
+	}
+	for n := range v.st.vars {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range slices.Compact(names) {
+		if !strings.HasPrefix(n, "GIT_TRACE") && n != "GIT_INDEX_FILE" && n != "GIT_OBJECT_DIRECTORY" {
+			continue
+		}
+		for _, s := range a.envValue(v, n) {
+			if file, ok := strings.CutPrefix(s, "af_unix:"); ok {
+				s = file
+			}
+			if strings.HasPrefix(s, "/") {
+				a.effect(v.st, Effect{Kind: Write, Path: s, Source: Option, Command: a.cur})
+			}
+		}
+	}
 }
 
 // envValue is the value of an environment variable for this command.

@@ -84,7 +84,7 @@ var launcherTable = []program{
 	{names: "systemd-run", ops: opsLaunch, flags: "dGPqrtSh", vals: "EHMpu",
 		long: "user system scope unit= property= description= slice= remain-after-exit send-sighup service-type= uid= gid= nice= working-directory= same-dir setenv= pty pipe quiet on-active= on-boot= on-startup= on-unit-active= on-unit-inactive= on-calendar= path-property= socket-property= timer-property= no-block wait collect shell host= machine= no-ask-password expand-environment= help version"},
 	{names: "systemd-inhibit systemd-cat", ops: opsLaunch, vals: "tp", long: "what= who= why= mode= list no-pager identifier= priority= stderr-priority= level-prefix="},
-	{names: "start-stop-daemon", ops: opsNone, roles: "exec:P x:P a:P startas:P", flags: "SKHVTtqovbmC", vals: "xnupPsaacgNIkrdRO",
+	{names: "start-stop-daemon", ops: opsNone, roles: "exec:P x:P a:P startas:P p:W pidfile:W output:W O:W", flags: "SKHVTtqovbmC", vals: "xnupPsaacgNIkrdRO",
 		long: "start stop exec= startas= name= user= pidfile= pid= ppid= chuid= group= chdir= chroot= background make-pidfile test oknodo quiet verbose signal= retry= umask= no-close nicelevel= output="},
 	{names: "daemonize daemon", ops: opsLaunch, flags: "av", vals: "ceopluE", long: "name= chdir= output= errlog= user= respawn"},
 	{names: "run-parts", how: howRunParts, flags: "v", vals: "aur", long: "test list verbose debug report reverse exit-on-error stdin umask= arg= regex= lsbsysinit new-session help version"},

@@ -180,9 +180,10 @@ func (a *analyzer) understand(v *invocation, p *program) {
 	a.defaultOut(v)
 }
 
-// usualOutput lists the file that a program writes when none is named.
+// usualOutput lists what a program writes when no file is named.
 func (a *analyzer) usualOutput(v *invocation, g *args) {
 	file := ""
+	tree := ""
 	switch baseName(v.argv[0].Text) {
 	case "ctags":
 		file = "tags"
@@ -191,6 +192,36 @@ func (a *analyzer) usualOutput(v *invocation, g *args) {
 		}
 	case "etags":
 		file = "TAGS"
+	case "unzip":
+		if !g.has("d", "l", "p", "t", "v", "Z", "z", "c") {
+			tree = "."
+		}
+	case "patch":
+		if d, ok := g.get("d", "directory"); ok {
+			tree = d.Text
+		} else if len(g.ops) == 0 {
+			tree = "."
+		}
+		if g.has("dry-run") {
+			tree = ""
+		}
+	case "cpio", "pax":
+		if g.has("i", "p", "r", "extract", "pass-through") {
+			tree = "."
+		}
+	case "ar":
+		if len(g.ops) == 0 {
+			break
+		}
+		op := strings.TrimLeft(g.ops[0].Text, "-")
+		if strings.ContainsAny(op, "rqdms") && len(g.ops) > 1 {
+			a.each(v, g.ops[1:2], Effect{Kind: Write})
+		} else if strings.Contains(op, "x") {
+			tree = "."
+		}
+	}
+	if tree != "" {
+		a.effect(v.st, Effect{Kind: Write, Path: tree, Tree: true, Command: a.cur})
 	}
 	if file != "" && !g.has("f", "o", "x") {
 		a.effect(v.st, Effect{Kind: Write, Path: file, Command: a.cur})
@@ -282,6 +313,9 @@ func (a *analyzer) launch(v *invocation, p *program) {
 	if d, ok := g.get("C", "chdir", "D", "wd", "cwd"); ok && p.role("C") == roleDir {
 		n.st = a.fork(v.st)
 		a.changeDir(n.st, d.Text)
+	}
+	if g := parseArgs(p, v.argv); baseName(v.argv[0].Text) == "logsave" && len(g.ops) > 0 {
+		a.effect(v.st, Effect{Kind: Write, Path: g.ops[0].Text, Command: a.cur})
 	}
 	slices.Sort(starts)
 	for _, i := range slices.Compact(starts) {
