@@ -83,6 +83,15 @@ FAULTS ?= all
 faults: setup-test modules
 	SANDBOXD_FAULTS='$(FAULTS)' $(GO) test -buildvcs=false -count=1 -v -timeout 4h -run '^TestFaults$$' ./test
 
+# Other agents' programs, which judge what is imported from their settings: then
+# SANDBOXD_TEST_CLIENTS=$(CLIENTS) make test. Needs npm and about 1 GB.
+CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sandboxd-clients
+clients:
+	@mkdir -p '$(CLIENTS)'
+	npm install --prefix '$(CLIENTS)' --no-audit --no-fund --loglevel=error \
+		@openai/codex @google/gemini-cli opencode-ai @anthropic-ai/sandbox-runtime
+	@echo "make: SANDBOXD_TEST_CLIENTS='$(CLIENTS)' make test asks them" >&2
+
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 0755 $(BIN)/sbx $(DESTDIR)$(PREFIX)/bin/sbx

@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"path"
+	"slices"
 	"strings"
 
 	"sandboxd/policy"
@@ -17,7 +19,14 @@ func importCodexRules(source policy.Source, data []byte) (*Policy, []Imported, e
 	if err != nil {
 		return nil, nil, err
 	}
-	i := newImporter(source)
+	i := codexImporter{importer: newImporter(source), executables: map[string][]string{}}
+	for _, c := range calls {
+		if c.name == "host_executable" {
+			if err := i.codexExecutable(c); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
 	for _, c := range calls {
 		var err error
 		switch c.name {
@@ -37,8 +46,36 @@ func importCodexRules(source policy.Source, data []byte) (*Policy, []Imported, e
 	return i.result()
 }
 
+// codexImporter refuses what Codex refuses: of a refused file none of its allow
+// rules holds there.
+type codexImporter struct {
+	*importer
+	// executables are the files that a bare name may mean in examples.
+	executables map[string][]string
+}
+
+// codexExecutable reads host_executable, whose paths must end in the name.
+func (i *codexImporter) codexExecutable(c call) error {
+	args, err := i.codexArgs(c, "name", "paths")
+	if err != nil {
+		return err
+	}
+	name, paths := args["name"], args["paths"]
+	if !name.isText() || name.text == "" || strings.Contains(name.text, "/") || !paths.isArray() {
+		return &Error{File: i.file, Line: c.line, Text: "host_executable needs a name without / and a list of paths"}
+	}
+	i.executables[name.text] = []string{}
+	for _, p := range paths.items {
+		if !p.isText() || !strings.HasPrefix(p.text, "/") || path.Base(p.text) != name.text {
+			return i.errorf(p, "a path of host_executable is absolute and ends in its name")
+		}
+		i.executables[name.text] = append(i.executables[name.text], p.text)
+	}
+	return nil
+}
+
 // codexArgs checks the names of the arguments.
-func (i *importer) codexArgs(c call, positional ...string) (map[string]*node, error) {
+func (i *codexImporter) codexArgs(c call, positional ...string) (map[string]*node, error) {
 	args := map[string]*node{}
 	for k, a := range c.args {
 		name := a.key
@@ -60,22 +97,33 @@ func (i *importer) codexArgs(c call, positional ...string) (map[string]*node, er
 	return args, nil
 }
 
-func (i *importer) codexKind(n *node, fallback policy.Kind) (policy.Kind, error) {
-	if n == nil || n.kind == null {
-		return fallback, nil
-	}
-	switch {
-	case n.isText() && n.text == "allow":
-		return policy.AllowRule, nil
-	case n.isText() && n.text == "prompt":
-		return policy.AskRule, nil
-	case n.isText() && (n.text == "forbidden" || n.text == "deny"):
-		return policy.DenyRule, nil
+// codexKind reads a decision.
+func (i *codexImporter) codexKind(n *node) (policy.Kind, error) {
+	if n.isText() {
+		switch n.text {
+		case "allow":
+			return policy.AllowRule, nil
+		case "prompt":
+			return policy.AskRule, nil
+		case "forbidden":
+			return policy.DenyRule, nil
+		}
 	}
 	return policy.DenyRule, i.errorf(n, "decision must be allow, prompt or forbidden")
 }
 
-func (i *importer) codexPrefix(c call) error {
+// codexReason reads a justification, which is a text or missing.
+func (i *codexImporter) codexReason(n *node) (string, error) {
+	if n == nil {
+		return "", nil
+	}
+	if !n.isText() || strings.TrimSpace(n.text) == "" {
+		return "", i.errorf(n, "justification must be a text that is not empty")
+	}
+	return n.text, nil
+}
+
+func (i *codexImporter) codexPrefix(c call) error {
 	args, err := i.codexArgs(c, "pattern", "decision", "match", "not_match", "justification")
 	if err != nil {
 		return err
@@ -84,13 +132,14 @@ func (i *importer) codexPrefix(c call) error {
 	if !pattern.isArray() || len(pattern.items) == 0 {
 		return &Error{File: i.file, Line: c.line, Text: "prefix_rule needs a pattern: a list of words"}
 	}
-	kind, err := i.codexKind(args["decision"], policy.AllowRule) // Codex's default
-	if err != nil {
-		return err
+	s := statement{line: c.line, kind: policy.AllowRule} // Codex's default
+	if d := args["decision"]; d != nil {
+		if s.kind, err = i.codexKind(d); err != nil {
+			return err
+		}
 	}
-	s := statement{line: c.line, kind: kind}
-	if j := args["justification"]; j.isText() {
-		s.reason = j.text
+	if s.reason, err = i.codexReason(args["justification"]); err != nil {
+		return err
 	}
 	words, err := i.codexWords(pattern)
 	if err != nil {
@@ -100,14 +149,14 @@ func (i *importer) codexPrefix(c call) error {
 		return err
 	}
 	for _, w := range words {
-		s.text = shorten("prefix_rule " + kind.String() + " " + strings.Join(w, " "))
+		s.text = shorten("prefix_rule " + s.kind.String() + " " + strings.Join(w, " "))
 		i.prefixRule(s, w)
 	}
 	return nil
 }
 
 // codexWords multiplies out the alternatives of a pattern.
-func (i *importer) codexWords(pattern *node) ([][]string, error) {
+func (i *codexImporter) codexWords(pattern *node) ([][]string, error) {
 	out := [][]string{nil}
 	for _, item := range pattern.items {
 		choices := []*node{item}
@@ -133,10 +182,10 @@ func (i *importer) codexWords(pattern *node) ([][]string, error) {
 
 // codexExamples checks match and not_match as Codex does: a wrong example
 // refuses the file.
-func (i *importer) codexExamples(args map[string]*node, words [][]string) error {
+func (i *codexImporter) codexExamples(args map[string]*node, words [][]string) error {
 	for _, name := range []string{"match", "not_match"} {
 		list := args[name]
-		if list == nil || list.kind == null {
+		if list == nil {
 			continue
 		}
 		if !list.isArray() {
@@ -155,7 +204,7 @@ func (i *importer) codexExamples(args map[string]*node, words [][]string) error 
 			if len(example) == 0 {
 				return i.errorf(item, "%s holds an empty example", name)
 			}
-			if matchesPrefix(example, words) != (name == "match") {
+			if i.matchesPrefix(example, words) != (name == "match") {
 				return i.errorf(item, "%s: the example %s is wrong", name, quote(strings.Join(example, " ")))
 			}
 		}
@@ -163,7 +212,21 @@ func (i *importer) codexExamples(args map[string]*node, words [][]string) error 
 	return nil
 }
 
-func matchesPrefix(command []string, prefixes [][]string) bool {
+// matchesPrefix compares an example: as written, and a program by path also by
+// its name, unless host_executable lists other files for that.
+func (i *codexImporter) matchesPrefix(command []string, prefixes [][]string) bool {
+	if name := path.Base(command[0]); strings.Contains(command[0], "/") {
+		files, listed := i.executables[name]
+		if !listed || slices.Contains(files, command[0]) {
+			if matchesWords(append([]string{name}, command[1:]...), prefixes) {
+				return true
+			}
+		}
+	}
+	return matchesWords(command, prefixes)
+}
+
+func matchesWords(command []string, prefixes [][]string) bool {
 	for _, p := range prefixes {
 		if len(command) >= len(p) && strings.Join(command[:len(p)], "\x00") == strings.Join(p, "\x00") {
 			return true
@@ -214,28 +277,40 @@ func splitWords(s string) []string {
 	return out
 }
 
-func (i *importer) codexNetwork(c call) error {
+// codexProtocols are the protocols that Codex knows, with the port of each.
+var codexProtocols = map[string]string{
+	"http": "80", "https": "443", "https_connect": "443", "http-connect": "443", "socks5_tcp": "", "socks5_udp": "",
+}
+
+func (i *codexImporter) codexNetwork(c call) error {
 	args, err := i.codexArgs(c, "host", "protocol", "decision", "justification")
 	if err != nil {
 		return err
 	}
 	host, protocol := args["host"], args["protocol"]
-	if !host.isText() || !protocol.isText() {
-		return &Error{File: i.file, Line: c.line, Text: "network_rule needs host and protocol"}
+	if !host.isText() || !protocol.isText() || args["decision"] == nil {
+		return &Error{File: i.file, Line: c.line, Text: "network_rule needs host, protocol and decision"}
 	}
-	kind, err := i.codexKind(args["decision"], policy.DenyRule)
-	if err != nil {
+	if strings.TrimSpace(host.text) == "" || strings.ContainsAny(host.text, "*/?# \t\r\n") {
+		return i.errorf(host, "network_rule names one host, without scheme, path and wildcards")
+	}
+	port, known := codexProtocols[protocol.text]
+	if !known {
+		return i.errorf(protocol, "protocol must be http, https, socks5_tcp or socks5_udp")
+	}
+	kind := policy.DenyRule
+	if args["decision"].isText() && args["decision"].text == "deny" { // another word for forbidden, here alone
+	} else if kind, err = i.codexKind(args["decision"]); err != nil {
 		return err
 	}
 	s := statement{line: c.line, text: shorten("network_rule " + kind.String() + " " + host.text), kind: kind}
-	if j := args["justification"]; j.isText() {
-		s.reason = j.text
+	if s.reason, err = i.codexReason(args["justification"]); err != nil {
+		return err
 	}
 	if kind != policy.AllowRule {
 		i.rules(s, "every protocol", "effect(network "+host.text+")")
 		return nil
 	}
-	port := map[string]string{"https": "443", "http": "80", "https_connect": "443"}[protocol.text]
 	if problem := hostProblem(host.text); problem != "" || port == "" {
 		if problem == "" {
 			problem = "protocol " + protocol.text + " has no port of its own; name the host with its port in network.allow"

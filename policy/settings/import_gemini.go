@@ -257,7 +257,7 @@ func (i *importer) geminiBare(r geminiRule, tool string, above []geminiRule, why
 func exceptions(prefixes []string) []string {
 	var out []string
 	for _, p := range prefixes {
-		if words := splitWords(p); len(words) > 0 && shellProblem(p, policy.AllowRule) == "" && !strings.ContainsAny(p, "*?") {
+		if words := splitWords(p); len(words) > 0 && plainPrefix(p) && shellProblem(p, policy.AllowRule) == "" && !strings.ContainsAny(p, "*?") {
 			patterns, ok := prefixPatterns(words)
 			if !ok {
 				continue
@@ -270,8 +270,13 @@ func exceptions(prefixes []string) []string {
 	return out
 }
 
-// geminiPrefix: a prefix ends at a word; with a blank at its end it wants an
-// argument. Stars in it are literal.
+// plainPrefix reports a prefix whose words stand one blank apart. There the text
+// is compared: "npm " wants a blank, and then the end of a word.
+func plainPrefix(prefix string) bool {
+	return strings.Join(strings.Fields(prefix), " ") == prefix
+}
+
+// geminiPrefix: a prefix ends at a word. Stars in it are literal.
 func (i *importer) geminiPrefix(s statement, prefix string) {
 	if problem := shellProblem(strings.ReplaceAll(prefix, "*", ""), policy.AllowRule); problem != "" {
 		if s.kind == policy.AllowRule {
@@ -281,12 +286,11 @@ func (i *importer) geminiPrefix(s statement, prefix string) {
 		i.shellRule(s, strings.ReplaceAll(prefix, "*", `\*`)+"*", []string{strings.ReplaceAll(prefix, "*", `\*`) + "*"})
 		return
 	}
-	words := strings.Fields(prefix)
-	if patterns, ok := prefixPatterns(words); ok && s.kind == policy.AllowRule && strings.HasSuffix(prefix, " ") {
-		i.rules(s, "", patterns[1]) // an argument must follow
+	if s.kind == policy.AllowRule && !plainPrefix(prefix) {
+		i.note(s.line, s.text, Refused, "blanks count there, so that it matches only a command with as many of them")
 		return
 	}
-	i.prefixRule(s, words)
+	i.prefixRule(s, strings.Fields(prefix))
 }
 
 // geminiRegex: the expression is compared with {"command":"..."} from the first

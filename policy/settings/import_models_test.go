@@ -120,7 +120,7 @@ func geminiModel(t *testing.T, _ string, data []byte) func([]string, string) sai
 			if prefixes := list(r.CommandPrefix); len(prefixes) > 0 {
 				match := false
 				for _, p := range prefixes {
-					match = match || text == p || strings.HasPrefix(text, p+" ") || strings.HasSuffix(p, " ") && strings.HasPrefix(text, p)
+					match = match || text == p || strings.HasPrefix(text, p+" ")
 				}
 				if !match {
 					continue

@@ -114,7 +114,12 @@ func (i *importer) opencodeList(n *node) ([]permission, error) {
 	if tools := n.get("tools"); tools.isTable() {
 		for _, m := range tools.members {
 			if m.value.isFalse() {
-				out = append(out, permission{m.line, m.key, "*", policy.DenyRule})
+				key := m.key
+				switch key {
+				case "write", "patch", "multiedit":
+					key = "edit" // opencode takes any of them for all tools that edit
+				}
+				out = append(out, permission{m.line, key, "*", policy.DenyRule})
 			}
 		}
 	}

@@ -335,6 +335,9 @@ func orderedOf(t *testing.T, data []byte) []orderedPermission {
 	root := jsonOf(t, data)
 	if tools, ok := root["tools"].(map[string]any); ok {
 		for k, v := range tools {
+			if k == "write" || k == "patch" || k == "multiedit" {
+				k = "edit"
+			}
 			if v == false {
 				out = append(out, orderedPermission{k, "*", "deny"})
 			}

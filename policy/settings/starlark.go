@@ -10,15 +10,16 @@ import (
 // The .rules files of Codex are Starlark. Nothing is executed here: only a
 // sequence of calls with literal arguments is read,
 //
-//	file      = { statement }
+//	file      = { statement [";" statement] [";"] NEWLINE }
 //	statement = NAME "=" value | NAME "(" [ argument { "," argument } [","] ] ")"
 //	argument  = [ NAME "=" ] value
 //	value     = primary { "+" primary }
 //	primary   = STRING { STRING } | INT | True | False | None | NAME
-//	          | "[" [ value { "," value } [","] ] "]" | "(" ... ")"
+//	          | "[" [ value { "," value } [","] ] "]" | "(" value ")"
 //
 // and anything else (def, for, if, load, f-strings) is an error for the whole
-// file: a rule that forbids may hide in what was not understood.
+// file: a rule that forbids may hide in what was not understood. So are tuples,
+// tabs and indented statements, which Codex refuses (tried with version 0.171).
 
 // call is one call at the top level of a .rules file.
 type call struct {
@@ -62,14 +63,13 @@ func parseStarlark(file string, data []byte) ([]call, error) {
 	var calls []call
 	for {
 		s.blanks(true)
-		if s.pos == len(s.src) {
+		switch {
+		case s.pos == len(s.src):
 			return calls, nil
+		case s.pos > 0 && s.src[s.pos-1] != '\n':
+			return nil, s.fail("a statement must begin its line")
 		}
-		if s.src[s.pos] == ';' {
-			s.pos++
-			continue
-		}
-		if err := s.statement(&calls); err != nil {
+		if err := s.statements(&calls); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +84,7 @@ func (s *starlark) fail(format string, args ...any) error {
 func (s *starlark) blanks(newlines bool) {
 	for s.pos < len(s.src) {
 		switch c := s.src[s.pos]; {
-		case c == ' ' || c == '\t' || c == '\r':
+		case c == ' ' || c == '\r':
 		case c == '\\' && strings.HasPrefix(s.src[s.pos:], "\\\n"):
 			s.pos++
 			s.line++
@@ -126,6 +126,24 @@ func (s *starlark) name() string {
 	return s.src[start:s.pos]
 }
 
+// statements reads those of one line.
+func (s *starlark) statements(calls *[]call) error {
+	for {
+		if err := s.statement(calls); err != nil {
+			return err
+		}
+		s.blanks(false)
+		more := s.skip(';')
+		s.blanks(false)
+		switch {
+		case s.pos == len(s.src), s.src[s.pos] == '\n':
+			return nil
+		case !more:
+			return s.fail("expected the end of the line, found %s", quote(s.rest()))
+		}
+	}
+}
+
 func (s *starlark) statement(calls *[]call) error {
 	line := s.line
 	name := s.name()
@@ -152,10 +170,6 @@ func (s *starlark) statement(calls *[]call) error {
 		s.names[name] = value
 	default:
 		return s.fail("only calls and assignments of literals are read, not %s", quote(name+" "+s.rest()))
-	}
-	s.blanks(false)
-	if s.pos < len(s.src) && s.src[s.pos] != '\n' && s.src[s.pos] != ';' {
-		return s.fail("expected the end of the line, found %s", quote(s.rest()))
 	}
 	return nil
 }
@@ -241,9 +255,12 @@ func (s *starlark) primary() (*node, error) {
 	}
 	s.total++
 	switch c := s.src[s.pos]; {
-	case c == '[' || c == '(':
+	case c == '[':
 		s.pos++
-		return s.list(n, map[byte]byte{'[': ']', '(': ')'}[c])
+		return s.list(n)
+	case c == '(':
+		s.pos++
+		return s.parentheses()
 	case c == '"' || c == '\'':
 		return s.strings(n, false)
 	case (c == 'r' || c == 'R') && s.pos+1 < len(s.src) && (s.src[s.pos+1] == '"' || s.src[s.pos+1] == '\''):
@@ -276,11 +293,11 @@ func (s *starlark) primary() (*node, error) {
 	return n, nil
 }
 
-func (s *starlark) list(n *node, end byte) (*node, error) {
+func (s *starlark) list(n *node) (*node, error) {
 	n.kind = array
 	for {
 		s.blanks(true)
-		if s.skip(end) {
+		if s.skip(']') {
 			return n, nil
 		}
 		item, err := s.value(true)
@@ -289,14 +306,23 @@ func (s *starlark) list(n *node, end byte) (*node, error) {
 		}
 		n.items = append(n.items, item)
 		s.blanks(true)
-		comma := s.skip(',')
-		if end == ')' && !comma && len(n.items) == 1 && s.skip(')') {
-			return item, nil // (x) is x, (x,) a tuple
-		}
-		if !comma && !(s.pos < len(s.src) && s.src[s.pos] == end) {
-			return nil, s.fail("expected , or %c in a list, found %s", end, quote(s.rest()))
+		if !s.skip(',') && !(s.pos < len(s.src) && s.src[s.pos] == ']') {
+			return nil, s.fail("expected , or ] in a list, found %s", quote(s.rest()))
 		}
 	}
+}
+
+// parentheses reads (x), which is x. A tuple is no list for Codex.
+func (s *starlark) parentheses() (*node, error) {
+	item, err := s.value(true)
+	if err != nil {
+		return nil, err
+	}
+	s.blanks(true)
+	if !s.skip(')') {
+		return nil, s.fail("expected ) behind a value; a list is written with [ and ], found %s", quote(s.rest()))
+	}
+	return item, nil
 }
 
 // strings reads one string literal. Starlark joins no neighbours, so two in a row
