@@ -41,6 +41,10 @@ type Config struct {
 	// effects are inside its grant needs no question.
 	AllowConfined bool
 	Confinement   Confinement
+	// AppliesEnv: the caller starts what is allowed with [Decision.Env]. Otherwise
+	// git commands are not taken for reading only in a repository where those
+	// variables would matter.
+	AppliesEnv bool
 	// OnlyRules is for sbx run: only deny and ask rules apply.
 	OnlyRules bool
 

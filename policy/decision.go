@@ -23,6 +23,10 @@ type Decision struct {
 	Unknown []string
 	// Unmatched are arguments that no rule could be compared with.
 	Unmatched []string
+	// Env are variables as NAME=VALUE that the call must be started with, besides
+	// its own: they keep git commands that only read from starting what the
+	// repository names. Nil when there is nothing to fix.
+	Env []string
 	// Context is what hooks add for the model.
 	Context []string
 	Trace   []Stage
@@ -42,8 +46,8 @@ type CommandDecision struct {
 }
 
 // MarshalJSON writes the decision object of the command line and the API:
-// verdict, reason, commands, writes, reads, unknown, trace, suggest. Lists are
-// never null.
+// verdict, reason, commands, writes, reads, unknown, trace, suggest, and where
+// there are any unmatched, env, context. Lists are never null.
 func (d Decision) MarshalJSON() ([]byte, error) {
 	type command struct {
 		Argv    []string   `json:"argv"`
@@ -61,13 +65,14 @@ func (d Decision) MarshalJSON() ([]byte, error) {
 		Reads     []string    `json:"reads"`
 		Unknown   []string    `json:"unknown"`
 		Unmatched []string    `json:"unmatched,omitempty"`
+		Env       []string    `json:"env,omitempty"`
 		Context   []string    `json:"context,omitempty"`
 		Trace     []Stage     `json:"trace"`
 		Suggest   *Suggestion `json:"suggest"`
 	}{
 		ID: d.CallID, Verdict: d.Verdict, Reason: wire(d.Reason), Mode: d.Mode, Commands: []command{},
 		Writes: list(d.Writes), Reads: list(d.Reads), Unknown: list(d.Unknown),
-		Unmatched: d.Unmatched, Context: d.Context, Trace: d.Trace, Suggest: d.Suggest,
+		Unmatched: d.Unmatched, Env: d.Env, Context: d.Context, Trace: d.Trace, Suggest: d.Suggest,
 	}
 	if out.Trace == nil {
 		out.Trace = []Stage{}

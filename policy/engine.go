@@ -56,9 +56,11 @@ type run struct {
 	// floorCommand are the commands that have a floor of their own.
 	floorCommand map[int]Reason
 	context      []string
-	verdict      Verdict
-	reason       Reason
-	ruleToSave   string
+	// gitStarts is what was found, by directory and sub-command.
+	gitStarts  map[string]gitStarts
+	verdict    Verdict
+	reason     Reason
+	ruleToSave string
 }
 
 type partVerdict struct {
@@ -240,6 +242,7 @@ func (r *run) decision() Decision {
 		d.CallID, d.Args = r.facts.call.ID, r.facts.call.Args
 		d.describe(r.facts)
 		d.Commands = r.commandDecisions()
+		d.Env = r.pins()
 	}
 	if d.Reason == nil {
 		d.Verdict, d.Reason = Deny, SafetyReason{Check: "internal", Text: "bug: no stage decided"}

@@ -57,7 +57,10 @@ func (r *run) markOpaque() {
 		}
 		switch p.kind {
 		case partCommand:
-			p.opaque = r.hidden(&f.commands[p.index])
+			v := &f.commands[p.index]
+			if p.opaque = r.hidden(v); p.opaque == "" {
+				p.opaque = r.gitHidden(v)
+			}
 			for _, j := range f.byCommand[p.index] {
 				if a := &f.accesses[j]; a.verb != effectRead && !a.known() {
 					p.opaque = "unknown target: " + readable(a.raw)
