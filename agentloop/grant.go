@@ -174,6 +174,7 @@ func (b *builder) view() error {
 		return err
 	}
 	b.addHome()
+	b.hideSockets()
 	b.set.prune(b.ws.gitMounts(b.h))
 	if err := b.fillHome(); err != nil {
 		return err

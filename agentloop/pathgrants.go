@@ -84,6 +84,11 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 	if a.path == "/" && access == exec.ReadWrite {
 		b.warn("%s makes the whole file system writable", g.Path)
 	}
+	if access == exec.ReadWrite && (within(a.path, "/proc") || a.path == "/sys") {
+		// Root owns the kernel's knobs, and needs no capability to write core_pattern.
+		return a, false, grantError(g, "name what is to be written; nothing in /proc is, nor all of /sys",
+			errors.New("the kernel's knobs and other processes are never writable"))
+	}
 	if access == exec.ReadWrite {
 		if own := b.ownDir(a.path); own != "" {
 			return a, false, grantError(g, "grant a directory that sandboxd does not use itself",

@@ -85,6 +85,9 @@ func TestPathGrantErrorsSayWhereAndHow(t *testing.T) {
 		{"empty", cli("", policy.GrantRead), "not a path"},
 		{"NUL", cli("a\x00b", policy.GrantRead), "not a path"},
 		{"our cache", cli("~/.cache/sandboxd/homes", policy.GrantWrite), "never writable"},
+		{"the kernel's knobs", cli("/proc/sys/kernel", policy.GrantWrite), "never writable"},
+		{"other processes", cli("/proc", policy.GrantWrite), "never writable"},
+		{"devices of the kernel", cli("/sys", policy.GrantWrite), "never writable"},
 		{"our policy", cli("~/.config/sandboxd", policy.GrantWrite), "never writable"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -25,6 +25,7 @@ func unixVectors() []vector {
 			s.link("../out/service.sock", s.Work+"/door")
 			return s.Out + "/service.sock"
 		}},
+		{"granted for reading", func(s *scene) string { return s.mkdir(s.Out+"/read") + "/service.sock" }},
 		{"abstract", func(s *scene) string { return "@sandboxd-" + s.Token }},
 	}
 	var list []vector
@@ -32,7 +33,13 @@ func unixVectors() []vector {
 		for _, network := range []string{"unix", "unixgram"} {
 			kind := map[string]string{"unix": "stream", "unixgram": "datagram"}[network]
 			list = append(list, vector{
-				name:    "unix " + kind + " socket " + place.name,
+				name: "unix " + kind + " socket " + place.name,
+				flags: func(s *scene) []string {
+					if place.name == "granted for reading" {
+						return []string{"--ro", s.Out + "/read"}
+					}
+					return nil
+				},
 				setup:   withTier(func(s *scene) { s.listen(network, place.at(s)) }),
 				attack:  func(p placesOf) error { return knock(p, network, place.name == "through symlink") },
 				reached: heard, honest: ownSockets,
