@@ -49,7 +49,7 @@ static: build
 
 test: setup-test modules lint
 	@echo "make: testing" >&2
-	$(GO) test $(TESTFLAGS) -buildvcs=false -p $(JOBS) -timeout 20m ./...
+	$(GO) test $(TESTFLAGS) -buildvcs=false -p $(JOBS) -timeout 35m ./...
 
 lint:
 	@echo "make: checking format, vet and line rules" >&2
