@@ -160,6 +160,9 @@ func (p *program) trustRevoke(c *cli.Context) error {
 		if err != nil {
 			return settingsFailure(err)
 		}
+		if n == 0 && c.Args().Len() > 0 { // a slip of the pen must not leave trust behind unseen
+			return misuse("sbx trust list shows what is trusted", "%s was not trusted", path)
+		}
 		if err := p.writeOut("revoked %d below %s\n", n, oneLine(path)); err != nil {
 			return err
 		}

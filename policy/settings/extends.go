@@ -54,7 +54,10 @@ func (l *loader) extended(e Entry, in *Policy, top layer, depth int) ([]layer, e
 	return nil, &Error{File: e.Source.File, Line: e.Source.Line, Text: "profile or file " + quote(e.Text) + " not found"}
 }
 
-// extendedFile reads a file named by extends or --profile.
+// extendedFile reads a file named by extends or --profile. A file in the project,
+// and one anywhere that a project's file names by its path, must be trusted by
+// its own content: what is next to a checkout may be another checkout. The
+// user's and the administrator's profiles need no trust.
 func (l *loader) extendedFile(path string, top layer, depth int) ([]layer, error) {
 	inProject := l.o.Workspace != "" && within(filepath.Clean(path), l.o.Workspace) && top.Source.Kind != policy.SourceCLI
 	owners := l.owners
@@ -69,8 +72,10 @@ func (l *loader) extendedFile(path string, top layer, depth int) ([]layer, error
 	if err != nil {
 		return nil, err
 	}
-	trusted := top.trusted && (!inProject || l.trust.Trusts(path, data))
-	l.files = append(l.files, FileInfo{Kind: top.Source.Kind, Path: path, Found: true, Trusted: trusted, content: data})
+	ours := within(path, l.managed) || l.config != "" && within(path, l.config)
+	bound := inProject || fromProject(top.Source.Kind) && !ours
+	trusted := top.trusted && (!bound || l.trust.Trusts(path, data))
+	l.files = append(l.files, FileInfo{Kind: top.Source.Kind, Path: path, Found: true, Trusted: trusted, content: data, bound: bound})
 	return l.chain(layer{p, trusted}, depth+1)
 }
 

@@ -54,8 +54,11 @@ type FileInfo struct {
 	// Trusted is true for every file that did not come with the project, and
 	// for a project file that a person trusted.
 	Trusted bool `json:"trusted"`
-	// content is what was read of a project file; see [Effective.ProjectContent].
+	// content is what was read of the file; see [Effective.ProjectContent].
 	content []byte
+	// bound is true for a file that has effect only when its own content is
+	// trusted.
+	bound bool
 }
 
 // fromProject says whether files of this kind arrive with a checkout.
@@ -238,7 +241,7 @@ func (l *loader) file(kind policy.SourceKind, path string, owners []int, follow 
 		return err
 	}
 	top := layer{p, !fromProject(kind) || l.trust.Trusts(path, data)}
-	l.files = append(l.files, FileInfo{Kind: kind, Path: path, Found: true, Trusted: top.trusted, content: data})
+	l.files = append(l.files, FileInfo{Kind: kind, Path: path, Found: true, Trusted: top.trusted, content: data, bound: fromProject(kind)})
 	chain, err := l.chain(top, 0)
 	l.layers = append(l.layers, chain...)
 	return err
@@ -250,12 +253,12 @@ func FlagMode(mode string) *Policy {
 	return &Policy{Source: from, Mode: set(mode, from)}
 }
 
-// ProjectFiles lists the files that came with the project and were read, also
-// those that they extend.
+// ProjectFiles lists the files that were read and loosen only when their content
+// is trusted: those of the project, and what they extend wherever it is.
 func (e *Effective) ProjectFiles() []string {
 	var out []string
 	for _, f := range e.Files {
-		if f.Found && fromProject(f.Kind) && within(f.Path, e.Workspace) && !slices.Contains(out, f.Path) {
+		if f.Found && f.bound && !slices.Contains(out, f.Path) {
 			out = append(out, f.Path)
 		}
 	}

@@ -176,3 +176,29 @@ func TestProjectContentIsWhatWasRead(t *testing.T) {
 		t.Errorf("a file read twice with two contents gives %q, want none", got)
 	}
 }
+
+// A trusted file does not carry its trust to a file outside the project: what is
+// next to a checkout may have come with another one.
+func TestExtendsOutsideTheProjectNeedsTrust(t *testing.T) {
+	p := newPlace(t)
+	beside := p.write(filepath.Join(filepath.Dir(p.work), "beside.toml"), "[rules]\nallow = [\"run_bash(wget *)\"]\n")
+	p.project("extends = [\"../beside.toml\"]\n")
+	allows := func() bool {
+		return slices.ContainsFunc(p.load(p.options()).Rules, func(r policy.Rule) bool { return r.Kind == policy.AllowRule })
+	}
+	p.trust(ProjectFile)
+	if allows() {
+		t.Error("the file beside the project loosens though nobody trusted it")
+	}
+	if files := p.load(p.options()).ProjectFiles(); !slices.Contains(files, beside) {
+		t.Errorf("ProjectFiles = %v, want %s among them: sbx trust shows them", files, beside)
+	}
+	p.trust("../beside.toml")
+	if !allows() {
+		t.Error("the file beside the project is trusted and does not loosen")
+	}
+	p.write(beside, "[rules]\nallow = [\"run_bash(curl *)\"]\n")
+	if allows() {
+		t.Error("the file beside the project changed and still loosens")
+	}
+}
