@@ -138,7 +138,10 @@ func checkCwd(c *cli.Context) (string, error) {
 func checkedCall(c *cli.Context, cwd string) (call policy.Call, title string, err error) {
 	words := c.Args().Slice()
 	if c.IsSet("tool") || c.IsSet("args") {
-		if c.String("tool") == "" {
+		if c.IsSet("tool") && c.String("tool") == "" {
+			return call, "", misuse("name the tool, as in --tool read_file", "--tool is empty")
+		}
+		if !c.IsSet("tool") {
 			return call, "", misuse("name the tool, as in --tool read_file", "--args without --tool")
 		}
 		if len(words) > 0 {

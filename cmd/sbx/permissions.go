@@ -121,7 +121,7 @@ func (p *program) permissionsAdd(c *cli.Context) error {
 	}
 	return p.changeRules(c, func(path string) error {
 		for _, text := range rules {
-			r := policy.Rule{Kind: kind, Pattern: text}
+			r := policy.Rule{Kind: kind, Pattern: text, Source: policy.Source{Kind: policy.SourceUser, File: path}}
 			if kind == policy.AskRule {
 				r.Message = c.String("reason")
 			} else {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -151,7 +153,10 @@ func (p *program) policyImport(c *cli.Context) error {
 		return misuse("as in: sbx policy import claude .claude/settings.json", "import needs a client (%s) and a file", strings.Join(settings.Clients, ", "))
 	}
 	client, file := c.Args().Get(0), c.Args().Get(1)
-	data, err := os.ReadFile(file)
+	if !slices.Contains(settings.Clients, client) {
+		return misuse("one of "+strings.Join(settings.Clients, ", "), "unknown client %q", client)
+	}
+	data, err := readBounded(file)
 	if err != nil {
 		return &failure{code: exitSandbox, stage: "import", hint: "name the settings file to read", err: err}
 	}
@@ -180,6 +185,20 @@ func (p *program) policyImport(c *cli.Context) error {
 		return writeNew(out, text)
 	}
 	return p.writeOut("%s", text)
+}
+
+// maxImportBytes is more than package settings reads of one file, so that the
+// error of a larger one is its own.
+const maxImportBytes = 2 << 20
+
+// readBounded reads the beginning of a file that may be a device without end.
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxImportBytes))
 }
 
 // writeNew writes a file that must not be there.

@@ -23,7 +23,9 @@ func AddRule(path string, rule policy.Rule, owners []int) error {
 	}
 	return editFile(path, owners, func(data []byte, old *Policy) ([]byte, error) {
 		for _, r := range old.Rules {
-			if r.Kind == rule.Kind && r.Pattern == rule.Pattern {
+			// One that holds in some modes, cases or days only is another rule.
+			limited := len(r.Modes) > 0 || len(r.Except) > 0 || !r.Expires.IsZero()
+			if r.Kind == rule.Kind && r.Pattern == rule.Pattern && !limited {
 				return data, nil
 			}
 		}

@@ -101,3 +101,24 @@ func TestAddRuleRefusesWhatIsNoRule(t *testing.T) {
 		t.Error("an inline table of rules was edited")
 	}
 }
+
+// A rule that is there for some modes or days only does not stand for one without
+// such limits: what is said to be added is in force.
+func TestAddRuleBesideALimitedOne(t *testing.T) {
+	for _, limited := range []string{`modes = ["plan"]`, `expires = 2020-01-01T00:00:00Z`, `except = ["rm x"]`} {
+		path := filepath.Join(t.TempDir(), "policy.toml")
+		before := "[rules]\ndeny = [\n  { rule = \"run_bash(rm *)\", " + limited + " },\n]\n"
+		if err := os.WriteFile(path, []byte(before), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Replace(before, "deny = [\n", "deny = [\n  \"run_bash(rm *)\",\n", 1)
+		for range 2 { // the second time it is there
+			if err := AddRule(path, policy.Rule{Kind: policy.DenyRule, Pattern: "run_bash(rm *)"}, []int{os.Geteuid()}); err != nil {
+				t.Fatalf("%s: %v", limited, err)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != want {
+				t.Errorf("beside %s: %v, got\n%s\nwant\n%s", limited, err, got, want)
+			}
+		}
+	}
+}
