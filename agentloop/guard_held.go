@@ -14,6 +14,10 @@ import (
 // takes the mount away with the entry (mount_namespaces(7)), and what is there
 // then is writable for the run. "git config" and most editors replace files that
 // way. So a name counts as held only if it still is what it was.
+//
+// Nor does a mount hold a file that has a second name in a writable place, which an
+// earlier run can have made while the file was writable. Names with such files are
+// not taken for held.
 type heldName struct {
 	Dir  dirID // the directory that holds it
 	Self nameID
@@ -31,8 +35,47 @@ func takeHeld(name string) (heldName, error) {
 	if err != nil {
 		return heldName{}, err
 	}
+	if linked(unix.AT_FDCWD, name, 0, new(int)) {
+		return heldName{}, errLinked
+	}
 	dir, err := takeNameID(filepath.Dir(name))
 	return heldName{Dir: dirID{dir.Dev, dir.Ino}, Self: self}, err
+}
+
+// errLinked reports a file with more than one name.
+var errLinked = errors.New("has other names")
+
+// Bounds of the search for other names. What is larger counts as linked.
+const (
+	linkedDepth = 8
+	linkedFiles = 4096
+)
+
+// linked reports whether the file called name in dir, or a file beneath it, has
+// more than one name. seen counts what was looked at.
+func linked(dir int, name string, depth int, seen *int) bool {
+	if *seen++; *seen > linkedFiles || depth > linkedDepth {
+		return true
+	}
+	st, err := lstatAt(dir, name)
+	if err != nil {
+		return false
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return st.Nlink > 1
+	}
+	fd, err := unix.Openat(dir, name, openDirFlags, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	names, whole := entryNames(fd, linkedFiles)
+	for _, child := range names {
+		if linked(fd, child, depth+1, seen) {
+			return true
+		}
+	}
+	return !whole
 }
 
 // takeNameID does not follow a link.

@@ -3,6 +3,7 @@ package agentloop
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,6 +57,26 @@ func TestGuardLeavesWhatTheKernelHeld(t *testing.T) {
 		}
 		if g.exists(".git/hooks/pre-push") {
 			t.Error("the new hook is still there")
+		}
+	})
+}
+
+// A name that an earlier run gave to a held file is not held by the mount.
+func TestGuardJudgesHeldFilesWithOtherNames(t *testing.T) {
+	guardUsers(t, func(g *guarded) {
+		g.sh("git init -q .; mkdir .vscode; echo a > .vscode/s; echo a > .envrc; echo a > .mcp.json; printf '#!/bin/sh\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push")
+		held := []string{".vscode", ".git/hooks", ".git/config", ".envrc", ".mcp.json"}
+		g.want(g.run("ln .vscode/s s; ln .envrc e; ln .git/config c; ln .git/hooks/pre-push h"))
+		g.want(g.run("printf '[user]\\nname = me\\n' >> c", slices.Clone(held)...))
+		g.want(g.run("echo evil >> s; echo evil >> e; printf '[core]\\nfsmonitor = evil\\n' >> c; echo evil >> h; echo b > .mcp.json", slices.Clone(held)...),
+			".vscode/s", ".envrc", ".git/config", ".git/hooks/pre-push")
+		for _, name := range []string{".vscode/s", ".envrc", ".git/config", ".git/hooks/pre-push"} {
+			if strings.Contains(g.read(name), "evil") {
+				t.Errorf("%s holds %q", name, g.read(name))
+			}
+		}
+		if !strings.Contains(g.read(".git/config"), "name = me") {
+			t.Error("the honest setting is gone")
 		}
 	})
 }

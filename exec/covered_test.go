@@ -87,3 +87,31 @@ func TestReplacedDenialIsReported(t *testing.T) {
 		}
 	}
 }
+
+func TestDemandOnAFileWithOtherNames(t *testing.T) {
+	if !host.MountView {
+		missing(t, "userns")
+	}
+	for _, access := range []Access{Deny, Protect} {
+		for _, tt := range []struct{ linked, demanded, bestEffort, refused bool }{
+			{true, true, false, true}, {true, true, true, false}, {true, false, false, false}, {false, true, false, false},
+		} {
+			work := t.TempDir()
+			held := filepath.Join(work, "held")
+			err := os.WriteFile(held, []byte("x"), 0o644)
+			if tt.linked {
+				err = errors.Join(err, os.Link(held, work+"/other"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sh(spec(TierFull, work), "true")
+			s.BestEffort = tt.bestEffort
+			s.View.Entries = append(s.View.Entries, Entry{Path: held, Access: access, Demanded: tt.demanded})
+			res, err := NewRunner(host).Run(t.Context(), s)
+			if refused := err != nil; refused != tt.refused || !refused && res.ExitCode != 0 {
+				t.Errorf("access %d, %+v: %v, exit %d", access, tt, err, res.ExitCode)
+			}
+		}
+	}
+}

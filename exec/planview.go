@@ -199,6 +199,10 @@ func (l *launch) look(items []item, i int) error {
 	if it.Access <= Protect && it.parent >= 0 && items[it.parent].showsHost() {
 		it.same = child.Same{Dev: st.Dev, Ino: st.Ino}
 	}
+	if it.Demanded && it.same != (child.Same{}) && !it.dir && st.Nlink > 1 && !l.spec.BestEffort {
+		return &SetupError{Stage: "filesystem", Err: fmt.Errorf("%s has %d names (hard links), and only this one would be held", it.Path, st.Nlink),
+			Hint: "remove the other names, or accept the gap with --best-effort"}
+	}
 	if it.Access == Deny {
 		if it.parent < 0 || items[it.parent].Access == Deny && !items[it.parent].hollow {
 			it.skipped = true // not in view anyhow
