@@ -113,6 +113,7 @@ func (e *Engine) gatherDeclared(f *facts) {
 			f.problems = append(f.problems, SafetyReason{Check: "arguments", Text: "no path among the arguments"})
 		}
 	}
+	each(f.tool.Patterns, func(_, s string) { e.addPattern(f, s) })
 	each(f.tool.URL, func(_, s string) { f.addHost(s, -1) })
 	if len(f.tool.URL) > 0 && len(f.hosts) == 0 {
 		f.problems = append(f.problems, SafetyReason{Check: "arguments", Text: "no address among the arguments"})
@@ -300,6 +301,9 @@ func (e *Engine) gatherScript(f *facts) {
 			}
 			f.accesses = append(f.accesses, a)
 		}
+	}
+	for i := range f.commands {
+		f.gitReads(e, &f.commands[i])
 	}
 	for i := range f.analysis.Dangers {
 		if d := &f.analysis.Dangers[i]; d.Kind == bash.SecretRead {

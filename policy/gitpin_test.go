@@ -380,3 +380,61 @@ func FuzzGitlinks(f *testing.F) {
 		}
 	})
 }
+
+// TestGitReadsOutside: what git is told to read besides its repository is a
+// read like that of cat.
+func TestGitReadsOutside(t *testing.T) {
+	g := newGitPlace(t)
+	mkdir(t, g.dir, "src")
+	other := filepath.Join(filepath.Dir(g.dir), mkdir(t, filepath.Dir(g.dir), "other"))
+	g.repository(t, other)
+	g.write(t, filepath.Join(g.dir, "secret"), "s\n", 0o644)
+	e := engine(t, g.cfg, deny("Read(secret)"))
+	for _, tt := range []struct {
+		script string
+		want   Verdict
+	}{
+		{"git diff --no-index /etc/shadow a.x", Ask},
+		{"git diff /etc/shadow a.x", Ask},
+		{"git diff ../other/a.x a.x", Ask},
+		{"git diff -- /etc/shadow /dev/null", Ask},
+		{"git diff $(cat a.x) a.x", Ask},
+		{"git diff $(cat a.x) $(cat a.x)", Ask},
+		{"git grep --no-index x /root", Ask},
+		{"git grep -f /etc/shadow", Ask},
+		{"git grep -f/etc/shadow", Ask},
+		{"git blame --contents /etc/shadow a.x", Ask},
+		{"git blame --contents=/etc/shadow a.x", Ask},
+		{"git config -f /etc/shadow --list", Ask},
+		{"git config --file=/etc/shadow --list", Ask},
+		{"git -C " + other + " log", Ask},
+		{"cd ../other && git log -p", Ask},
+		{"git ls-files -X /etc/shadow", Ask},
+		{"git diff --no-index secret a.x", Deny},
+		{"git blame --contents secret a.x", Deny},
+
+		{"git diff", Allow},
+		{"git diff HEAD -- src", Allow},
+		{"git diff main..HEAD", Allow},
+		{"git diff HEAD a.x", Allow},
+		{`git diff "$(git merge-base HEAD main)" HEAD`, Allow},
+		{"git diff --no-index a.x .gitattributes", Allow},
+		{"git diff --no-index a.x /dev/null", Allow},
+		{"git grep -n x src", Allow},
+		{"git grep -e /etc/x", Allow},
+		{"git grep /api/users", Allow},
+		{"git grep -n /api/users -- src", Allow},
+		{"git grep --no-index -e x /root", Ask},
+		{"git log -S /api/users", Allow},
+		{"git -C src status", Allow},
+		{"cd src && git log --oneline", Allow},
+		{"cd src && git diff ../a.x", Allow},
+		{"git log " + g.dir + "/a.x", Allow},
+		{"git config --get user.name", Allow},
+		{"git blame a.x", Allow},
+	} {
+		if d := e.Check(t.Context(), BashCall(tt.script, g.dir)); d.Verdict != tt.want {
+			t.Errorf("%q: %v (%v), want %v", tt.script, d.Verdict, d.Reason, tt.want)
+		}
+	}
+}
