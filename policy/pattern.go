@@ -264,7 +264,7 @@ func (t *Tool) content(field string) bool {
 // declares reports whether field is one of the tool's arguments in Command, Dir
 // or Other and so on.
 func (t *Tool) declares(field string) bool {
-	for _, list := range [][]string{t.Dir, t.Body, t.Other} {
+	for _, list := range [][]string{t.Dir, t.Body, t.Patterns, t.Other} {
 		if slices.Contains(list, field) {
 			return true
 		}

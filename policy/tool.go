@@ -27,6 +27,9 @@ type Tool struct {
 	ReadOnly bool
 	// Paths are all arguments that hold paths.
 	Paths []PathArg
+	// Patterns are arguments that choose files by a pattern, from the first
+	// path argument, or the start directory, on.
+	Patterns []string
 	// Command lists the arguments that hold a Bash script. Several are given
 	// only by a confused or hostile client; then each is judged.
 	Command []string
@@ -55,9 +58,9 @@ var builtinTools = []Tool{
 	{Name: "file_edit", Paths: []PathArg{{Field: "file_path", Access: AccessWrite}, {Field: "path", Access: AccessWrite}, {Field: "filePath", Access: AccessWrite}, {Field: "notebook_path", Access: AccessWrite}},
 		Body:  []string{"new_string", "newString", "new_source", "content"},
 		Other: []string{"old_string", "oldString", "replace_all", "replaceAll", "edits", "expected_replacements", "instruction", "cell_id", "cell_type", "edit_mode"}},
-	{Name: "grep_files", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Text: []string{"pattern"},
-		Other: []string{"glob", "include", "type", "output_mode", "-A", "-B", "-C", "-n", "-i", "context", "head_limit", "offset", "multiline", "case_sensitive"}},
-	{Name: "glob_files", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Text: []string{"pattern"},
+	{Name: "grep_files", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Text: []string{"pattern"}, Patterns: []string{"glob", "include"},
+		Other: []string{"type", "output_mode", "-A", "-B", "-C", "-n", "-i", "context", "head_limit", "offset", "multiline", "case_sensitive"}},
+	{Name: "glob_files", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Text: []string{"pattern"}, Patterns: []string{"pattern"},
 		Other: []string{"case_sensitive", "respect_git_ignore"}},
 	{Name: "list_dir", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Other: []string{"ignore"}},
 	{Name: "web_fetch", URL: []string{"url"}, Other: []string{"prompt", "format", "timeout"}},
