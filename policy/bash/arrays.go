@@ -38,10 +38,27 @@ func (a *analyzer) named(st *state, name string) list {
 	return pick(v, sub)
 }
 
+// keys lists the subscripts of an array: ${!a[@]}. Those of an associative one
+// are text that a script may have taken from anywhere.
+func keys(v *variable) list {
+	if !v.assoc {
+		return list{multi: true, more: true}
+	}
+	l := list{multi: true}
+	for _, e := range v.elems {
+		l.items = append(l.items, []string{e.key})
+	}
+	if v.open {
+		l.items = append(l.items, []string{anyText})
+		l.more = true
+	}
+	return l
+}
+
 // indirect resolves ${!x}.
 func (a *analyzer) indirect(st *state, p *syntax.ParamExp, l list) list {
 	if p.Index != nil && l.multi {
-		return list{items: nil, multi: true, more: true} // ${!a[@]}: the keys
+		return keys(a.lookup(st, p.Param.Value))
 	}
 	if v, ok := st.vars[p.Param.Value]; ok && v.ref {
 		return single(worldText)

@@ -313,7 +313,15 @@ func (a *analyzer) packager(v *invocation, p *program) {
 	a.setPlain(append([]Word{argv[0]}, argv[i:]...))
 	sub := argv[i].Text
 	rest := argv[i+1:]
-	for _, w := range argv[1:] {
+	for j, w := range argv[1:] {
+		// npm takes any unique beginning of an option.
+		if name, val, has := strings.Cut(w.Text, "="); gitLong(name, "--script-shell", 5) || gitLong(name, "--node-options", 6) {
+			if !has && j+2 < len(argv) {
+				val = argv[j+2].Text
+			}
+			a.startCode(v, val)
+		}
+		a.packageHook(v, argv[1:], j)
 		// --script-shell=X and npm_config-like flags name a program.
 		for _, f := range [...]string{"--script-shell=", "--shell=", "--config=build.rustc-wrapper=", "--node-options="} {
 			if s, ok := strings.CutPrefix(w.Text, f); ok {
@@ -335,6 +343,15 @@ func (a *analyzer) packager(v *invocation, p *program) {
 		for _, w := range rest {
 			if _, val, ok := strings.Cut(w.Text, "="); ok {
 				a.startCode(v, val)
+			}
+		}
+	}
+	if (sub == "run" || sub == "run-script") && len(rest) > 1 && rest[0].Text == "env" {
+		// npm run env COMMAND: env is a script that is always there.
+		for j, w := range rest[1:] {
+			if !strings.HasPrefix(w.Text, "-") {
+				a.start(&n, rest[1+j:])
+				break
 			}
 		}
 	}
@@ -376,6 +393,40 @@ func (a *analyzer) packager(v *invocation, p *program) {
 	}
 	a.setOpaque()
 	a.defaultOut(v)
+}
+
+// packageHook follows options of dpkg and apt that name programs.
+func (a *analyzer) packageHook(v *invocation, args []Word, i int) {
+	s := args[i].Text
+	name, val, has := strings.Cut(s, "=")
+	if gitLong(name, "--pre-invoke", 5) || gitLong(name, "--post-invoke", 6) || gitLong(name, "--status-logger", 10) {
+		if !has && i+1 < len(args) {
+			val = args[i+1].Text
+		}
+		a.startCode(v, val)
+		return
+	}
+	if prog := baseName(v.argv[0].Text); prog != "apt" && prog != "apt-get" && prog != "aptitude" {
+		return
+	}
+	set, ok := strings.CutPrefix(s, "-o")
+	if !ok {
+		if set, ok = strings.CutPrefix(s, "--option"); !ok {
+			return
+		}
+	}
+	if set = strings.TrimLeft(set, "= "); set == "" && i+1 < len(args) {
+		set = args[i+1].Text
+	}
+	key, val, _ := strings.Cut(set, "=")
+	key = strings.ToLower(key)
+	for _, f := range [...]string{"invoke", "pkgs", "bin", "options", "hook", "methods", "solver", "planner", "command"} {
+		if strings.Contains(key, f) && !strings.HasPrefix(val, "--force-conf") {
+			a.startCode(v, val)
+			a.noteHere(UnknownCode, "apt option "+set)
+			return
+		}
+	}
 }
 
 // cargoRuns reports settings of cargo that name a program.

@@ -72,7 +72,14 @@ func (a *analyzer) builtin(v *invocation, name string) bool {
 	case "getopts":
 		if len(args) > 1 {
 			a.assign(st, args[1].Text, []string{nameText}, false)
-			a.assign(st, "OPTARG", a.anyParam(st), false)
+			values := a.anyParam(st)
+			for _, w := range args[2:] { // the arguments given, and what is attached to -o
+				values = addAlt(values, w.Text)
+				if len(w.Text) > 2 && w.Text[0] == '-' {
+					values = addAlt(values, w.Text[2:])
+				}
+			}
+			a.assign(st, "OPTARG", values, false)
 		}
 	case "declare", "typeset", "local", "export", "readonly":
 		d := declaration{export: name == "export", readonly: name == "readonly", local: name == "local"}

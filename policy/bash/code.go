@@ -74,6 +74,11 @@ func (a *analyzer) programScript(v *invocation, rest []Word, lang string) {
 		a.noteHere(UnknownCode, lang+" program of the script: "+w.Text)
 		a.originCommands(v, w.Text)
 	default:
+		for _, ext := range [...]string{".js", ".mjs", ".cjs", ".ts", ".json", "/index.js", "/__main__.py", "/package.json"} {
+			if a.written(v.st, w.Text+ext) != nil {
+				a.noteHere(UnknownCode, lang+" program of the script: "+w.Text+ext)
+			}
+		}
 		if t, ok := a.linkTarget(v.st, w.Text); ok {
 			a.scriptFile(v, []Word{{Text: t}})
 		} else if len(a.made) > 0 {
@@ -92,6 +97,9 @@ func (a *analyzer) pythonModule(v *invocation, mod string, rest []Word) {
 		a.noteHere(UnknownCode, "python -m "+mod)
 	case "pdb", "cProfile", "profile", "trace", "runpy", "coverage":
 		for _, w := range rest {
+			if strings.HasPrefix(w.Text, "-c") || strings.HasPrefix(w.Text, "--c") {
+				a.noteHere(UnknownCode, "python -m "+mod+" "+w.Text)
+			}
 			if !strings.HasPrefix(w.Text, "-") && w.Text != "run" {
 				if a.written(v.st, w.Text) != nil {
 					a.noteHere(UnknownCode, w.Text)

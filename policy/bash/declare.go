@@ -33,7 +33,10 @@ func (a *analyzer) declClause(st *state, c *syntax.DeclClause) {
 
 // declaration are the attributes that options of declare give.
 type declaration struct {
-	export, readonly, ref, local, global, integer, assoc, array, lower, upper, function, off bool
+	export, readonly, ref, local, global, integer, assoc, array, lower, upper, function bool
+	// noRef and noCase: the attribute was taken away. That of integers may stay
+	// by mistake, which finds too much rather than too little.
+	noRef, noCase bool
 }
 
 // hide remembers what a local variable hides.
@@ -66,9 +69,11 @@ func (a *analyzer) declare(st *state, s *syntax.Assign, d declaration) {
 }
 
 func (d declaration) apply(v *variable) {
-	if d.off {
-		v.integer, v.ref, v.lower, v.upper = false, false, false, false
-		return
+	if d.noRef {
+		v.ref = false
+	}
+	if d.noCase {
+		v.lower, v.upper = false, false
 	}
 	v.export = v.export || d.export
 	v.integer = v.integer || d.integer
@@ -94,7 +99,11 @@ func (d declaration) apply(v *variable) {
 func (a *analyzer) declareText(st *state, w Word, d declaration) declaration {
 	s := w.Text
 	if strings.HasPrefix(s, "-") || strings.HasPrefix(s, "+") {
-		d.off = s[0] == '+'
+		if s[0] == '+' {
+			d.noRef = d.noRef || strings.ContainsRune(s, 'n')
+			d.noCase = d.noCase || strings.ContainsAny(s, "lu")
+			return d
+		}
 		for _, c := range s[1:] {
 			switch c {
 			case 'x':

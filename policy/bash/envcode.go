@@ -49,6 +49,16 @@ var envRules = []envRule{
 	{"FCEDIT", "fc bash", roleShell},
 	{"TAR_OPTIONS", "tar", roleUnsafe},
 	{"TAPE", "", roleUnsafe},
+	{"ZIPOPT", "zip", roleUnsafe},
+	{"ZIP", "zip", roleUnsafe},
+	{"MANOPT", "man", roleUnsafe},
+	{"VALGRIND_OPTS", "valgrind", roleUnsafe},
+	{"FZF_DEFAULT_OPTS", "fzf", roleUnsafe},
+	{"PARALLEL", "parallel", roleUnsafe},
+	{"HARNESS_PERL", "prove", roleShell},
+	{"HARNESS_PERL_SWITCHES", "prove perl", roleCode},
+	{"GCC_EXEC_PREFIX", "gcc g++ cc c++ make", roleLoad},
+	{"COMPILER_PATH", "gcc g++ cc c++ make", roleLoad},
 	{"FZF_DEFAULT_COMMAND", "fzf", roleShell},
 	{"SHELL", "script vim ex vi less more ed tmux screen make watch xterm parallel find man ssh su sudo mutt mc ranger nano flock emacs entr runuser sg newgrp unshare nsenter chroot fakeroot fakeroot-sysv fakeroot-tcp proot firejail ftp mail mailx lftp telnet gdb", roleProgram},
 	{"MAKEFLAGS", "make gmake", roleCode},
@@ -229,12 +239,12 @@ func nodeHarmless(name, s string) bool {
 // envOptions follows variables that hold options of a program.
 func (a *analyzer) envOptions(v *invocation, name, s string) {
 	switch name {
-	case "TAR_OPTIONS", "GOFLAGS":
+	case "TAR_OPTIONS", "GOFLAGS", "ZIPOPT", "ZIP", "MANOPT", "VALGRIND_OPTS", "FZF_DEFAULT_OPTS", "PARALLEL":
 		n := *v
 		n.env = nil
 		c := *v.st
 		n.st = &c
-		argv := append([]Word{v.argv[0]}, xargsWords(s)...)
+		argv := append(append([]Word{v.argv[0]}, xargsWords(s)...), v.argv[1:]...)
 		if name == "GOFLAGS" {
 			argv = append([]Word{v.argv[0], {Text: "build"}}, xargsWords(s)...)
 		}

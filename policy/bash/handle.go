@@ -66,6 +66,7 @@ const (
 	howLoader
 	howConsole
 	howRunParts
+	howProve
 )
 
 // handle dispatches to the code for one program.
@@ -198,5 +199,7 @@ func (a *analyzer) handle(v *invocation, p *program) {
 		a.console(v, p)
 	case howRunParts:
 		a.runParts(v, p)
+	case howProve:
+		a.prove(v, p)
 	}
 }

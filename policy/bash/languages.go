@@ -43,7 +43,8 @@ var buildTable = []program{
 	{names: "npm yarn pnpm bun corepack lerna nx turbo", how: howPackager, flags: "sdgqvh", vals: "Cwep", roles: "e:K eval:K p:K print:K C:C prefix:C cwd:C script-shell:S", long: "eval= print= prefix= cwd= dir= workspace= filter= silent global loglevel= script-shell= version help"},
 	{names: "cargo cross", how: howPackager, flags: "qvhV", vals: "ZC", roles: "C:C", long: "config= color= offline locked frozen quiet verbose version list help manifest-path="},
 	{names: "pip pip3 conda-build easy_install gem-install composer cpan cpanm luarocks opam nuget apt apt-get aptitude dpkg yum dnf rpm pacman apk zypper brew snapd flatpak-builder port emerge xbps-install nix-env", how: howPackager, flags: "qvhVy", vals: "o", roles: "", long: "quiet verbose version help yes"},
-	{names: "pytest py.test nose2 mocha jest vitest ava jasmine karma cypress playwright rspec phpunit busted bats prove tape", ops: opsOpaque, roles: "e:S exec:S p:U", vals: "pce", flags: ""},
+	{names: "prove bats", how: howProve, vals: "eIPQajsfmM", flags: "vlrDbcpqoTtwW", roles: "e:S exec:S", long: "exec= verbose lib blib shuffle color count dry failures comments ext= directives jobs= merge ignore-exit parse quiet QUIET recurse reverse norc rc= rules= state= timer taint-check version help archive= formatter= harness= filter= tap"},
+	{names: "pytest py.test nose2 mocha jest vitest ava jasmine karma cypress playwright rspec phpunit busted tape", ops: opsOpaque, roles: "e:S exec:S p:U", vals: "pce", flags: ""},
 	{names: "eslint prettier tsc black ruff flake8 pylint mypy pyright isort autopep8 stylelint biome webpack vite rollup esbuild parcel babel swc next nuxt astro svelte-kit rubocop pre-commit husky lint-staged commitlint semantic-release changeset shfmt clang-format clang-tidy cppcheck typedoc jsdoc sphinx-build mkdocs hugo jekyll", ops: opsOpaque},
 	{names: "ccache distcc sccache icecc", ops: opsLaunch, flags: "cCshVxzp", vals: "FMXokdD", long: "show-stats clear zero-stats help version"},
 	{names: "bear compiledb scan-build intercept-build", ops: opsLaunch, vals: "o", flags: "v", roles: "o:W output:W", long: "output= append verbose"},
@@ -55,6 +56,7 @@ var buildTable = []program{
 // consumers lists files from which programs take code or orders without being
 // told their names.
 var consumers = []consumer{
+	{"npm yarn pnpm bun", "server.js index.js *.js *.mjs *.cjs *.ts"},
 	{"npm npx yarn pnpm bun node lerna nx turbo", "package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs lerna.json turbo.json nx.json bunfig.toml node_modules/"},
 	{"eslint prettier tsc webpack vite rollup jest vitest mocha babel stylelint ava karma cypress playwright next nuxt astro parcel npm npx yarn", "*.config.js *.config.ts *.config.mjs *.config.cjs .eslintrc.js .eslintrc.cjs .eslintrc .prettierrc.js .babelrc babel.config.js .mocharc.js .mocharc.json jest.config.json *.test.js *.spec.js *.test.ts *.spec.ts node_modules/"},
 	{"make gmake bmake", "Makefile makefile GNUmakefile *.mk *.c *.cc *.C *.cpp *.f *.F *.p *.s *.S *.sh *.y *.l *.o *.mod *.def *.web *.tex"},

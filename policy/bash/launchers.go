@@ -131,7 +131,7 @@ var launcherTable = []program{
 	{names: "sbx sandboxd", how: howSandbox, ops: opsLaunch, flags: "qhv",
 		long: "workspace= ro= rw= deny= protect= unprotect= no-exec-write net= unix= syscalls= publish= profile= policy= timeout= output-limit= memory= pids= file-size= cpu= env= pass-fd= tty json status-fd= best-effort ephemeral cache= detach mode= dry-run quiet user= ro-try= rw-try= settings= verbose help"},
 	{names: "socat", how: howSocat, flags: "dDhsTuUvxV", vals: "lbtTLW", long: ""},
-	{names: "nc ncat netcat nc.openbsd nc.traditional", flags: "46bCDdFhklNnrStUuvZz", vals: "IiMmOPpqsTVWwXxecgG", ops: opsNone,
+	{names: "nc ncat netcat nc.openbsd nc.traditional", flags: "46bCDdFhklNnrStUuvZz", vals: "IiMmOPpqsTVWwXxecgG", ops: opsNet,
 		roles: "e:S c:S exec:S sh-exec:S lua-exec:F o:W output:W", long: "exec= sh-exec= lua-exec= output= listen keep-open ssl udp source-port= proxy= wait="},
 	{names: "expect", how: howExpect, vals: "cf", flags: "dDinNv", roles: "c:K f:F"},
 	{names: "at batch", how: howStdinCode, flags: "blmMv", vals: "fqt"},

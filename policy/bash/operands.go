@@ -36,7 +36,8 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 	case opsLink:
 		a.linkOperands(v, g)
 	case opsMode:
-		if !g.has("reference") && len(ops) > 0 {
+		asOption := baseName(v.argv[0].Text) == "chmod" && g.has("r", "w", "x", "X", "s", "t") // chmod -x FILE
+		if !g.has("reference") && len(ops) > 0 && !asOption {
 			ops = ops[1:]
 		}
 		a.each(v, ops, Effect{Kind: Write, Tree: g.has("R", "recursive")})
@@ -62,6 +63,9 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 		}
 	case opsNet:
 		for _, w := range ops {
+			if isDigits(w.Text) { // a port
+				continue
+			}
 			a.effect(v.st, Effect{Kind: Network, Path: hostOf(w.Text), Command: a.cur})
 		}
 	case opsOpaque:

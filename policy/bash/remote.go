@@ -173,7 +173,9 @@ func (a *analyzer) curl(v *invocation, p *program) {
 	if g.computed {
 		a.noteHere(UnknownOption, v.argv[0].Text)
 	}
-	a.each(v, nil, Effect{})
+	for _, o := range g.opts {
+		a.sentFile(v, o)
+	}
 	wget := strings.HasPrefix(baseName(v.argv[0].Text), "wget")
 	remoteName := g.has("O", "remote-name", "remote-name-all")
 	_, toFile := g.get("O", "output-document")
@@ -201,6 +203,30 @@ func (a *analyzer) curl(v *invocation, p *program) {
 	// What comes from elsewhere is not known, and whoever wrote the URL chose it.
 	if v.st.out != nil {
 		v.st.out.derived(v.st.in, worldText)
+	}
+}
+
+// sentFile lists files that curl and wget read to send them: "@FILE" and "<FILE"
+// in a value, "NAME=@FILE" in a form.
+func (a *analyzer) sentFile(v *invocation, o option) {
+	file := ""
+	switch o.name {
+	case "d", "data", "data-ascii", "data-binary", "data-urlencode", "json", "H", "header", "proxy-header", "url-query", "variable":
+		if i := strings.IndexByte(o.val.Text, '@'); i == 0 || i > 0 && (o.name == "data-urlencode" || o.name == "url-query" || o.name == "variable") {
+			file = o.val.Text[i+1:]
+		}
+	case "F", "form":
+		if _, val, ok := strings.Cut(o.val.Text, "="); ok && strings.IndexAny(val, "@<") == 0 {
+			file, _, _ = strings.Cut(val[1:], ";")
+		}
+	case "post-file", "body-file", "b", "cookie", "netrc-file", "E", "cert", "key", "cacert":
+		file = o.val.Text
+		if (o.name == "b" || o.name == "cookie") && strings.Contains(file, "=") {
+			file = ""
+		}
+	}
+	if file != "" && file != "-" {
+		a.effect(v.st, Effect{Kind: Read, Path: file, Source: Option, Command: a.cur})
 	}
 }
 

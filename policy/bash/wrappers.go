@@ -323,6 +323,9 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 		}
 		for j, w := range v.argv[i:] {
 			// nix develop -c COMMAND, flatpak run --command=X
+			if !hasField("nix guix flatpak conda mamba vagrant machinectl", baseName(v.argv[0].Text)) {
+				break
+			}
 			if (w.Text == "-c" || w.Text == "--command") && i+j+1 < len(v.argv) {
 				a.start(v, v.argv[i+j+1:])
 				a.joined(v, v.argv[i+j+1:])
@@ -417,5 +420,21 @@ func (a *analyzer) runParts(v *invocation, p *program) {
 			a.start(v, []Word{{Text: m}})
 		}
 	}
+	a.defaultOut(v)
+}
+
+// prove follows prove and bats: each operand is a test program that is run.
+func (a *analyzer) prove(v *invocation, p *program) {
+	g := parseArgs(p, v.argv)
+	a.optionRoles(v, p, &g)
+	for _, w := range g.ops {
+		if w.Known() {
+			a.programScript(v, []Word{w}, baseName(v.argv[0].Text))
+		}
+	}
+	if g.computed {
+		a.noteHere(UnknownOption, v.argv[0].Text)
+	}
+	a.setOpaque()
 	a.defaultOut(v)
 }

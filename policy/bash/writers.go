@@ -71,7 +71,7 @@ var writerTable = []program{
 	{names: "sendmail msmtp", ops: opsOpaque, vals: "abcerstASuCfFNoOpqRVX", flags: "GiIntUv", roles: "C:F"},
 	{names: "strip objcopy ranlib", ops: opsWrite, flags: "sgxXdvpS", vals: "oKNRIOFj", roles: "o:W"},
 	{names: "ar", ops: opsOpaque},
-	{names: "openssl", ops: opsOpaque, single: true, roles: "out:W in:R writerand:W keyout:W CAfile:R key:R passout:U engine:L provider:L", long: "out= in= writerand= keyout= CAfile= key= passin= passout= engine= provider= days= newkey= subj= cert= connect= nodes x509 text noout base64 hex d e a"},
+	{names: "openssl", ops: opsOpaque, single: true, roles: "connect:N proxy:N out:W in:R writerand:W keyout:W CAfile:R key:R passout:U engine:L provider:L", long: "out= in= writerand= keyout= CAfile= key= passin= passout= engine= provider= days= newkey= subj= cert= connect= nodes x509 text noout base64 hex d e a"},
 	{names: "gpg gpg2 age sops", ops: opsOpaque, flags: "ac", vals: "oru", roles: "o:W output:W out:W photo-viewer:S",
 		long: "output= photo-viewer= batch yes armor decrypt encrypt sign verify recipient= in= out="},
 	{names: "convert magick ffmpeg", ops: opsOpaque},
