@@ -263,6 +263,12 @@ func (a *analyzer) stdinCode(v *invocation, p *program) {
 func (a *analyzer) sqlite(v *invocation) args {
 	p := program{single: true, long: "cmd= init= A append ascii bail batch box column csv deserialize echo header heap= help html interactive json line list lookaside== markdown maxsize= memtrace mmap= newline= nofollow noheader nonce= no-rowid-in-view nullvalue= pagecache== pcachetrace quote readonly safe separator= stats table tabs unsafe-testing version vfs= zip c x f= t u d C="}
 	g := parseArgs(&p, v.argv)
+	for _, w := range v.argv[1:] {
+		if strings.HasPrefix(w.Text, "-A") && len(w.Text) > 2 { // -Acf ARCHIVE FILE
+			a.noteHere(UnknownCode, "sqlite3 archive")
+			a.each(v, g.ops, Effect{Kind: Write})
+		}
+	}
 	for _, o := range g.opts {
 		switch o.name {
 		case "cmd":
@@ -282,7 +288,12 @@ func (a *analyzer) sqlite(v *invocation) args {
 		}
 	}
 	if len(g.ops) > 0 && g.ops[0].Text != ":memory:" && g.ops[0].Text != "" && !g.has("readonly") {
-		a.each(v, g.ops[:1], Effect{Kind: Write})
+		db := g.ops[0]
+		if s, ok := strings.CutPrefix(db.Text, "file:"); ok {
+			s, _, _ = strings.Cut(strings.TrimPrefix(s, "//"), "?")
+			db.Text = s
+		}
+		a.each(v, []Word{db}, Effect{Kind: Write})
 	}
 	return g
 }

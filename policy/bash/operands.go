@@ -179,10 +179,12 @@ func (a *analyzer) copyOperands(v *invocation, p *program, g *args) {
 		a.effect(v.st, Effect{Kind: kind, Path: src.Text, Glob: src.Glob, Tree: tree || p.ops == opsMove,
 			NoFollow: p.ops == opsMove, Command: a.cur})
 		a.copied(v, src, dir, !noDir)
-		a.copiedLink(v, p, g, src, dir)
 	}
 	a.effect(v.st, Effect{Kind: Write, Path: dir.Text, Glob: dir.Glob, Into: !noDir, Tree: tree, Command: a.cur,
 		NoFollow: p.ops == opsMove})
+	for _, src := range ops { // a link is followed from now on, not by its own making
+		a.copiedLink(v, p, g, src, dir)
+	}
 }
 
 // copied gives the target the content of the source, under both names that the

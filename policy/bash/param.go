@@ -85,6 +85,9 @@ func (a *analyzer) paramList(st *state, name string, index syntax.ArithmExpr) li
 	}
 	if !st.has(name) && setByShell(name) {
 		// Text that the script wrote may be in it.
+		if w, ok := index.(*syntax.Word); index != nil && !(ok && (w.Lit() == "@" || w.Lit() == "*")) {
+			a.arith(st, index)
+		}
 		return list{items: [][]string{{anyText}}, unset: true}
 	}
 	v := a.lookup(st, name)

@@ -154,9 +154,30 @@ func TestWritesAgainstRealBash(t *testing.T) {
 	if got := w.changed(t, "echo > ../out/new; rm a; ls"); len(got) != 2 {
 		t.Fatalf("the workshop does not tell what changed: %v", got)
 	}
+	// Writers without options and with each of their own, first; then any
+	// program by chance.
+	var queue []string
+	for _, t := range c.box.tools {
+		if !t.Writes {
+			continue
+		}
+		for _, ops := range []string{"a", "a b", "new", "../out/f", "a ../out/new", "d/x b e", "644 a", "-s a new", "d"} {
+			queue = append(queue, t.name+" "+ops)
+		}
+		for _, f := range t.Flags {
+			if strings.ContainsRune("#~?$@;:'\"\\", f) {
+				continue
+			}
+			queue = append(queue, fmt.Sprintf("%s -%c a", t.name, f), fmt.Sprintf("%s -%c a new", t.name, f), fmt.Sprintf("%s -%c new a", t.name, f))
+		}
+	}
+	r.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 	tried, writes := 0, 0
 	for tried < 20_000 && time.Now().Before(deadline) {
 		s := c.handle()
+		if n := len(queue); n > 0 {
+			s, queue = queue[n-1], queue[:n-1]
+		}
 		root := filepath.Join(w.dir, "r")
 		a := bash.Analyze(s, bash.Options{Cwd: filepath.Join(root, "w"), Home: filepath.Join(root, "home")})
 		if len(a.Unknown) > 0 || opaque(&a) {
