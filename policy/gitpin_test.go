@@ -125,7 +125,7 @@ func TestReadingGitStartsNothing(t *testing.T) {
 		{"pager of a command", config("pager.log", "PROGRAM"), "git log", false},
 		{"hook", func(t *testing.T, g *gitPlace) {
 			g.write(t, filepath.Join(g.dir, ".git/hooks/post-index-change"), "#!/bin/sh\nexec "+g.program+"\n", 0o755)
-		}, "touch a.x; git status", false},
+		}, "touch -d 2001-01-01 .gitattributes; git status", false},
 		{"hooks elsewhere", func(t *testing.T, g *gitPlace) {
 			config("core.hooksPath", ".husky")(t, g)
 			if err := os.Mkdir(filepath.Join(g.dir, ".husky"), 0o755); err != nil {
@@ -191,22 +191,23 @@ func TestReadingGitStartsNothing(t *testing.T) {
 				t.Fatalf("%q does not start the program: the plant is wrong", tt.runs)
 			}
 			e := engine(t, g.cfg)
-			script := strings.TrimPrefix(tt.runs, "touch a.x; ")
+			script := tt.runs[strings.LastIndex(tt.runs, "; ")+1:]
 			if d := e.Check(t.Context(), BashCall(script, g.dir)); (d.Verdict == Ask) != tt.asks {
 				t.Errorf("%q: %v (%v), want asks %v", script, d.Verdict, d.Reason, tt.asks)
 			}
 			allowed := 0
-			for _, script := range readingGit {
+			prepare := strings.TrimSuffix(tt.runs, script)
+			for _, script := range append([]string{script}, readingGit...) {
 				d := e.Check(t.Context(), BashCall(script, g.dir))
 				if d.Verdict != Allow {
 					continue
 				}
 				allowed++
-				if out, started := g.run(t, shell(script), d.Env); started {
+				if out, started := g.run(t, prepare+shell(script), d.Env); started {
 					t.Errorf("%q was allowed (%v) and started the program: %s", script, d.Reason, out)
 				}
 			}
-			t.Logf("%d of %d allowed", allowed, len(readingGit))
+			t.Logf("%d of %d allowed", allowed, 1+len(readingGit))
 			// Whoever does not apply the variables gets a question instead.
 			cfg := g.cfg
 			cfg.AppliesEnv = false
@@ -216,7 +217,7 @@ func TestReadingGitStartsNothing(t *testing.T) {
 				if d.Verdict != Allow {
 					continue
 				}
-				if out, started := g.run(t, shell(script), nil); started {
+				if out, started := g.run(t, prepare+shell(script), nil); started {
 					t.Errorf("%q was allowed (%v) without variables and started the program: %s", script, d.Reason, out)
 				}
 			}
@@ -317,6 +318,17 @@ func TestWhatIsPinned(t *testing.T) {
 		if d.Verdict != tt.want || !slices.Equal(env, tt.env) {
 			t.Errorf("%q: %v (%v) with %q, want %v with %q", tt.script, d.Verdict, d.Reason, d.Env, tt.want, tt.env)
 		}
+	}
+	// Hooks stay on beside a command that may need them, so the call asks.
+	hook := filepath.Join(g.dir, ".git/hooks/post-index-change")
+	g.write(t, hook, "#!/bin/sh\n", 0o755)
+	for script, want := range map[string]Verdict{"git status": Allow, "git status && npm test": Ask, "git status && git commit -m x": Ask} {
+		if d := e.Check(t.Context(), BashCall(script, g.dir)); d.Verdict != want {
+			t.Errorf("%q with a hook: %v (%v), want %v", script, d.Verdict, d.Reason, want)
+		}
+	}
+	if err := os.Remove(hook); err != nil {
+		t.Fatal(err)
 	}
 	// A rule that names git, and complete confinement, clear it.
 	cfg := g.cfg
