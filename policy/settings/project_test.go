@@ -100,7 +100,9 @@ func TestProjectFileOnlyTightensUntilTrusted(t *testing.T) {
 
 func TestUntrustedProjectMayTightenMode(t *testing.T) {
 	for _, tt := range []struct{ user, project, want string }{
-		{"default", "plan", "plan"},
+		{"default", "plan", "default"}, // plan reads everywhere
+		{"acceptEdits", "plan", "plan"},
+		{"auto", "default", "auto"}, // which does what "default" says, and auto asks
 		{"default", "dontAsk", "dontAsk"},
 		{"acceptEdits", "default", "default"},
 		{"bypassPermissions", "acceptEdits", "acceptEdits"},
@@ -116,6 +118,52 @@ func TestUntrustedProjectMayTightenMode(t *testing.T) {
 		p.project("mode = \"" + tt.project + "\"\n")
 		if got := p.load(p.options()).Mode.V; got != tt.want {
 			t.Errorf("user %s, project %s: mode %s, want %s", tt.user, tt.project, got, tt.want)
+		}
+	}
+}
+
+// TestTighterModesAreTighter asks the engine: no call is answered more loosely in
+// a mode that an untrusted project may choose.
+func TestTighterModesAreTighter(t *testing.T) {
+	dir := newPlace(t).work
+	calls := []policy.Call{policy.BashCall("curl http://a.test", dir)}
+	for _, p := range []string{dir + "/a", "/srv/a", dir + "/.git/hooks/x"} {
+		for _, tool := range []string{"read_file", "file_write"} {
+			calls = append(calls, policy.Call{Tool: tool, Args: policy.Args{"file_path": p, "content": "x"}, Cwd: dir})
+		}
+		for _, script := range []string{"cat ", "touch ", "make ", "unknown "} {
+			calls = append(calls, policy.BashCall(script+p, dir))
+		}
+	}
+	check := func(mode string, cfg policy.Config, c policy.Call) policy.Decision {
+		t.Helper()
+		m, err := policy.ParseMode(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Mode = m
+		e, err := policy.NewEngine(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Check(t.Context(), c)
+	}
+	for from, tighter := range tighterModes {
+		for _, to := range tighter {
+			for _, def := range []policy.Verdict{policy.Deny, policy.Ask, policy.Allow} {
+				for _, confined := range []bool{false, true} {
+					cfg := policy.Config{Workspace: dir, Home: "/home/dev", Default: def, Bypass: policy.Bypass{EnabledAtStart: true}}
+					if confined {
+						cfg.AllowConfined, cfg.Confinement = true, policy.FullyConfined
+					}
+					for _, c := range calls {
+						was, is := check(from, cfg, c), check(to, cfg, c)
+						if is.Verdict > was.Verdict {
+							t.Errorf("default %v, confined %v, %v %v: %s says %v, %s says %v (%v)", def, confined, c.Tool, c.Args, from, was.Verdict, to, is.Verdict, is.Reason)
+						}
+					}
+				}
+			}
 		}
 	}
 }

@@ -7,14 +7,15 @@ import (
 )
 
 // tighterModes says, for each mode, which others are at least as strict in every
-// cell of the mode table. Two modes that are not comparable (plan keeps the
-// sandbox read-only, dontAsk refuses instead of asking) are in neither row.
+// cell of the mode table. Two modes that are not comparable are in neither row:
+// plan asks before every change but reads everywhere, auto asks where the mode
+// default does what the setting "default" says.
 var tighterModes = map[string][]string{
 	"bypassPermissions": {"auto", "acceptEdits", "default", "dontAsk", "plan", "bubble"},
-	"auto":              {"default", "dontAsk", "plan"},
+	"auto":              {"dontAsk"},
 	"acceptEdits":       {"default", "dontAsk", "plan"},
 	"bubble":            {"dontAsk"},
-	"default":           {"dontAsk", "plan"},
+	"default":           {"dontAsk"},
 }
 
 // modeLoosens reports whether going from mode a to mode b could permit more.
