@@ -323,3 +323,28 @@ func judgedByBash(t *testing.T, next func() string, deadline time.Time) {
 		t.Errorf("the generator tried too little")
 	}
 }
+
+// FuzzAgainstRealBash is TestAgainstRealBash with seeds by the fuzzer, for as
+// long as it is let run.
+func FuzzAgainstRealBash(f *testing.F) {
+	if testing.Short() {
+		f.Skip("starts many processes")
+	}
+	for seed := range uint64(4) {
+		f.Add(seed)
+	}
+	box, p := newToolbox(f), newPlayground(f)
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		c := &composer{r: rand.New(rand.NewPCG(seed, seed)), box: box}
+		s := c.script()
+		if seed%3 == 0 {
+			s = c.use()
+		}
+		if len(s) > 20_000 {
+			return
+		}
+		if v, _ := judge(s); v == "allow" && p.run(t, s) {
+			t.Errorf("allowed, but canary ran:\n%s\n", s)
+		}
+	})
+}
