@@ -210,10 +210,28 @@ func (s *toolScan) inStore(dir string) bool {
 
 // rootOf is the tool's root for a directory on PATH.
 func (s *toolScan) rootOf(dir string) string {
-	if parent := filepath.Dir(dir); slices.Contains(binDirs, filepath.Base(dir)) && !s.wide(parent) && parent != s.gopath {
+	if parent := filepath.Dir(dir); slices.Contains(binDirs, filepath.Base(dir)) && !s.wide(parent) && parent != s.gopath && s.installed(parent) {
 		return parent
 	}
 	return dir
+}
+
+// prefixDirs are what an installed tool has beside its programs (hier(7)).
+var prefixDirs = []string{"lib", "lib64", "libexec", "share", "pkg"}
+
+// installed reports whether dir looks like the root of an installed tool. Below
+// a home a directory with a bin is often somebody's project, whose other files
+// are nobody's business: what is not hidden, and no version manager's, must have
+// a tool's shape and be no checkout.
+func (s *toolScan) installed(dir string) bool {
+	rel, ok := strings.CutPrefix(dir, s.home+"/")
+	if s.home == "" || !ok || strings.HasPrefix(rel, ".") || s.inStore(dir+"/bin") {
+		return true
+	}
+	if s.r.lstat(join(dir, ".git")).err == nil {
+		return false
+	}
+	return slices.ContainsFunc(prefixDirs, func(name string) bool { return s.r.lstat(join(dir, name)).isDir() })
 }
 
 // rootOfFile is the tool's root for a program that a link or script names. In a

@@ -253,3 +253,28 @@ func TestCargoHomeElsewhereIsShownInThePrivateHome(t *testing.T) {
 		}
 	}
 }
+
+// A directory with a bin below the home is a tool only if it looks like one: of
+// somebody's project on PATH the programs are granted and nothing beside them.
+func TestProjectOnThePathGrantsItsProgramsOnly(t *testing.T) {
+	h := newHost(t)
+	for _, file := range []string{"app/bin/run", "tool/bin/tool", "tool/lib/tool/part", "repo/bin/x", "repo/lib/code.py", "repo/.git/HEAD"} {
+		h.file("home/u/"+file, script, 0o755)
+	}
+	for _, file := range []string{"app/conf/secrets.yml", "app/config.json", "repo/notes"} {
+		h.file("home/u/"+file, "s", 0o644)
+	}
+	h.Environ = []string{"PATH=" + h.Home + "/app/bin:" + h.Home + "/tool/bin:" + h.Home + "/repo/bin:/usr/bin", "HOME=" + h.Home}
+	for _, mount := range []bool{true, false} {
+		s, _ := h.build(policy.Grant{}, HostView{MountView: mount})
+		for rel, want := range map[string]exec.Access{
+			"app/bin/run": exec.ReadOnly, "app/conf/secrets.yml": exec.Deny, "app/config.json": exec.Deny,
+			"tool/bin/tool": exec.ReadOnly, "tool/lib/tool/part": exec.ReadOnly,
+			"repo/bin/x": exec.ReadOnly, "repo/lib/code.py": exec.Deny, "repo/notes": exec.Deny,
+		} {
+			if got := access(s.View, h.path("home/u/"+rel)); got != want {
+				t.Errorf("mount %v: %s has access %v, want %v", mount, rel, got, want)
+			}
+		}
+	}
+}
