@@ -12,13 +12,10 @@ import (
 // SourceLocalProject for one of a project: there "/x" is taken from the project,
 // here from ~/.claude (code.claude.com, "Configure permissions").
 func ImportClaude(source policy.Source, data []byte) (*Policy, []Imported, error) {
-	root, err := parseJSON(source.File, data)
+	i := newImporter(source)
+	root, err := i.settingsObject(data)
 	if err != nil {
 		return nil, nil, err
-	}
-	i := newImporter(source)
-	if !root.isTable() {
-		return nil, nil, i.errorf(root, "settings are a JSON object, not %s", root.kind)
 	}
 	for _, m := range root.members {
 		var err error

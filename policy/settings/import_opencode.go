@@ -52,13 +52,10 @@ func (p permission) text() string {
 // object, the newer permissions list, and those of agents, which become profiles
 // named agent-NAME.
 func importOpencode(source policy.Source, data []byte) (*Policy, []Imported, error) {
-	root, err := parseJSON(source.File, data)
+	i := newImporter(source)
+	root, err := i.settingsObject(data)
 	if err != nil {
 		return nil, nil, err
-	}
-	i := newImporter(source)
-	if !root.isTable() {
-		return nil, nil, i.errorf(root, "settings are a JSON object, not %s", root.kind)
 	}
 	list, err := i.opencodeList(root)
 	if err != nil {

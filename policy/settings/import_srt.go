@@ -5,13 +5,10 @@ import "sandboxd/policy"
 // importSRT reads the settings of sandbox-runtime (srt): only paths and hosts.
 // Its files say nothing about questions.
 func importSRT(source policy.Source, data []byte) (*Policy, []Imported, error) {
-	root, err := parseJSON(source.File, data)
+	i := newImporter(source)
+	root, err := i.settingsObject(data)
 	if err != nil {
 		return nil, nil, err
-	}
-	i := newImporter(source)
-	if !root.isTable() {
-		return nil, nil, i.errorf(root, "settings are a JSON object, not %s", root.kind)
 	}
 	for _, m := range root.members {
 		var err error

@@ -70,6 +70,15 @@ func newImporter(source policy.Source) *importer {
 	return &importer{reader: reader{source.File}, p: &Policy{Source: source}}
 }
 
+// settingsObject reads settings that are one JSON object.
+func (i *importer) settingsObject(data []byte) (*node, error) {
+	root, err := parseJSON(i.file, data)
+	if err == nil && !root.isTable() {
+		err = i.errorf(root, "settings are a JSON object, not %s", root.kind)
+	}
+	return root, err
+}
+
 func (i *importer) result() (*Policy, []Imported, error) {
 	slices.SortStableFunc(i.report, func(a, b Imported) int { return a.Line - b.Line })
 	return i.p, i.report, nil
