@@ -51,6 +51,12 @@ func (l *launch) planView() error {
 	if !l.view {
 		return nil
 	}
+	for _, e := range l.spec.View.Entries {
+		if e.Path == "/" {
+			return &SetupError{Stage: "filesystem", Err: errors.New("/ as a whole cannot be shown in a mount view, which has a root of its own"),
+				Hint: "grant the directories that are needed, or use --tier base"}
+		}
+	}
 	items, err := l.items()
 	if err != nil {
 		return err

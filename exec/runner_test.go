@@ -446,3 +446,22 @@ func TestManyShortProcessesFitInTheDefaultLimit(t *testing.T) {
 		}
 	})
 }
+
+// The root of a mount view is its own: a grant of "/" is refused by name there,
+// and holds in the base tier.
+func TestRootAsAWhole(t *testing.T) {
+	each(t, func(t *testing.T, s Spec, work string) {
+		s.View.Entries = append(s.View.Entries, Entry{Path: "/", Access: ReadOnly})
+		res, err := NewRunner(host).Run(t.Context(), sh(s, "ls / >/dev/null"))
+		if s.Tier == TierBase {
+			if err != nil || res.ExitCode != 0 {
+				t.Errorf("base: %v, %d %s", err, res.ExitCode, res.Stderr.Text)
+			}
+			return
+		}
+		e, ok := errors.AsType[*SetupError](err)
+		if !ok || e.Stage != "filesystem" || !strings.Contains(e.Hint, "--tier base") {
+			t.Errorf("full: %v, want a refusal with a hint", err)
+		}
+	})
+}
