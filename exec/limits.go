@@ -18,6 +18,9 @@ const (
 	// (RESERVED_PIDS, kernel/pid.c): a pid_max below it plus the tasks wanted
 	// would starve a run after its first few hundred forks.
 	reservedPIDs = 300
+	// bombRoom is how many tasks a user may have besides a run that only
+	// sampling limits.
+	bombRoom = 2048
 	// openFiles caps descriptors for the command; the hard limit of the caller
 	// is often a million, which old programs walk.
 	openFiles = 65536
@@ -61,6 +64,11 @@ func (l *launch) rlimits() []child.Limit {
 	if l.limitByNPROC() {
 		// The keeper counts as one.
 		out = append(out, fixed(unix.RLIMIT_NPROC, uint64(l.limits.Tasks)+1))
+	}
+	if l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && !l.limitByNPROC() && !l.limitByPIDMax() && l.uid() != 0 {
+		// Only sampling holds the limit, and a bomb can outrun it on a busy
+		// machine. This counts all tasks of the user, so it leaves room for them.
+		out = append(out, fixed(unix.RLIMIT_NPROC, uint64(l.limits.Tasks)+bombRoom))
 	}
 	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {
 		out = append(out, fixed(unix.RLIMIT_DATA, uint64(l.limits.Memory)))
