@@ -110,7 +110,8 @@ const maxGuardFindings = 1000
 // BeginGuard notes what is there before the run. The journal lies in stateDir,
 // which must be the caller's own; it completes the guard after a crash, see
 // [CompleteGuards]. workspace must exist; links in it are resolved. Begin
-// before the command starts, and call Finish on every path after that.
+// before the command starts, and call Finish on every path after that, or Discard if it
+// never did.
 func BeginGuard(stateDir, workspace string, o GuardOptions) (*Guard, error) {
 	j, err := newGuardJournal(workspace, o)
 	if err != nil {
@@ -129,6 +130,13 @@ func BeginGuard(stateDir, workspace string, o GuardOptions) (*Guard, error) {
 func (g *Guard) Finish() ([]GuardFinding, error) {
 	defer g.file.Close()
 	return g.journal.complete(g.dir, g.file.Name())
+}
+
+// Discard ends the guard of a run that never started: the workspace is not
+// looked at, and what others change there meanwhile is left alone.
+func (g *Guard) Discard() error {
+	defer g.file.Close()
+	return os.Remove(g.file.Name())
 }
 
 // protectedAtTop are the entries whose names are looked up below the workspace.

@@ -160,3 +160,26 @@ func TestGuardStateIsPrivateAndGoesAway(t *testing.T) {
 		}
 	})
 }
+
+// TestGuardOfARunThatNeverStarted: what others do in the workspace while a start
+// is refused is theirs.
+func TestGuardOfARunThatNeverStarted(t *testing.T) {
+	guardUsers(t, func(g *guarded) {
+		g.sh("git init -q . ; git init -q far/away")
+		guard := g.begin()
+		g.sh("for f in .git/hooks/pre-commit far/away/.git/hooks/pre-commit; do " + evilHook + "done; echo x > .envrc; git config core.pager less")
+		if err := guard.Discard(); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := CompleteGuards(g.state); len(list) != 0 || err != nil {
+			t.Errorf("a discarded guard was completed: %v, %v", list, err)
+		}
+		for _, name := range []string{".git/hooks/pre-commit", "far/away/.git/hooks/pre-commit", ".envrc"} {
+			if !g.exists(name) {
+				t.Errorf("%s is gone", name)
+			}
+		}
+		// The next run is guarded as ever.
+		g.want(g.run("f=far/away/.git/hooks/pre-push; "+evilHook), "far/away/.git/hooks/pre-push", "far/away/.git/hooks/pre-commit")
+	})
+}

@@ -33,7 +33,7 @@ type Workspace struct {
 // DetectWorkspace chooses the workspace: override when it is set, else the top
 // of the git checkout that holds cwd, else cwd. It refuses /, the caller's home
 // and its ancestors, ancestors of our own state, and system directories;
-// naming such a directory by override is allowed with a warning.
+// naming such a directory by override is allowed with a warning, but for /.
 func DetectWorkspace(cwd, override string, c Caller) (Workspace, []string, error) {
 	return detectWorkspace(newResolver(), cwd, override, c)
 }
@@ -86,6 +86,10 @@ func namedWorkspace(r *resolver, cwd, override string, c Caller) (Workspace, []s
 	ws, err := openWorkspace(r, override)
 	if err != nil {
 		return Workspace{}, nil, err
+	}
+	if ws.Root == "/" {
+		return Workspace{}, nil, workspaceError(override, "name a directory below it; more places by --rw",
+			errors.New("the root directory cannot be a workspace"))
 	}
 	var warnings []string
 	if why := unfit(r, ws.Root, c); why != "" {

@@ -67,6 +67,11 @@ func TestWorkspaceRefusals(t *testing.T) {
 			t.Errorf("naming %s: %v, warnings %q; want it allowed with a warning", dir, err, warnings)
 		}
 	}
+	for _, dir := range []string{"/", "/.", "/usr/..", "/proc/self/root"} {
+		if ws, _, err := DetectWorkspace(h.Cwd, dir, h.Caller); err == nil || ws.Root != "" {
+			t.Errorf("naming %s: workspace %q, %v; want it refused", dir, ws.Root, err)
+		}
+	}
 }
 
 func TestDotfilesRepositoryDoesNotWidenTheWorkspace(t *testing.T) {

@@ -11,17 +11,15 @@ import (
 const maxDetectedLines = 10
 
 // beginGuard completes what earlier runs left undone by a crash, and notes what
-// is there before this run. The returned function looks at the workspace when
-// the run is over; it is never nil.
-func (j *job) beginGuard() (finish func() ([]agentloop.GuardFinding, error), err error) {
-	nothing := func() ([]agentloop.GuardFinding, error) { return nil, nil }
+// is there before this run. It returns nil where nothing is to be looked at.
+func (j *job) beginGuard() (*agentloop.Guard, error) {
 	if j.o.grant.ReadOnlyWorkspace {
-		return nothing, nil
+		return nil, nil
 	}
 	if j.stateDir == "" {
 		j.plan.Gaps = append(j.plan.Gaps, exec.Gap{Part: "protected names that are new",
 			Why: "no private directory for the journal", Instead: "not looked at after the run"})
-		return nothing, nil
+		return nil, nil
 	}
 	earlier, err := agentloop.CompleteGuards(j.stateDir)
 	for _, f := range earlier {
@@ -38,13 +36,13 @@ func (j *job) beginGuard() (finish func() ([]agentloop.GuardFinding, error), err
 	}
 	guard, err := agentloop.BeginGuard(j.stateDir, j.plan.Workspace, agentloop.GuardOptions{Kernel: held, User: j.spec.User})
 	if err == nil {
-		return guard.Finish, nil
+		return guard, nil
 	}
 	if j.o.bestEffort {
 		j.plan.Warnings = append(j.plan.Warnings, "protected names are not looked at after the run: "+err.Error())
-		return nothing, nil
+		return nil, nil
 	}
-	return nothing, &failure{code: exitSandbox, stage: "protected names", err: err, hint: guardHint(err)}
+	return nil, &failure{code: exitSandbox, stage: "protected names", err: err, hint: guardHint(err)}
 }
 
 func guardHint(err error) string {
@@ -66,9 +64,19 @@ func (j *job) printDetected(found []agentloop.GuardFinding) {
 }
 
 // finishGuard never hides a failure: a workspace that could not be looked at may
-// hold anything.
-func (j *job) finishGuard(finish func() ([]agentloop.GuardFinding, error)) []agentloop.GuardFinding {
-	found, err := finish()
+// hold anything. Where nothing ran, nothing is looked at: what changed meanwhile
+// is the work of others.
+func (j *job) finishGuard(guard *agentloop.Guard, ran bool) []agentloop.GuardFinding {
+	if guard == nil {
+		return nil
+	}
+	if !ran {
+		if err := guard.Discard(); err != nil {
+			j.plan.Warnings = append(j.plan.Warnings, "the journal of this start stays: "+err.Error())
+		}
+		return nil
+	}
+	found, err := guard.Finish()
 	if err != nil {
 		j.plan.Warnings = append(j.plan.Warnings, "the workspace could not be looked at after the run; the next run tries again: "+err.Error())
 	}

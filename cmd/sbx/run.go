@@ -128,7 +128,7 @@ func (j *job) start(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	finish, err := j.beginGuard()
+	guard, err := j.beginGuard()
 	if err != nil {
 		return outcome{}, err
 	}
@@ -136,7 +136,7 @@ func (j *job) start(ctx context.Context) (outcome, error) {
 	defer stop()
 	j.spec.Signals = signals
 	res, err := j.runner.Run(ctx, j.spec)
-	out := outcome{res: res, detected: j.finishGuard(finish)}
+	out := outcome{res: res, detected: j.finishGuard(guard, err == nil)}
 	for _, w := range capped {
 		if n := w.cut(); n > 0 {
 			out.warnings = append(out.warnings, fmt.Sprintf("output cut at %s, %s dropped", sizeText(j.o.outputBytes), sizeText(n)))
