@@ -1,0 +1,92 @@
+package agentloop
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Store keeps what must outlive the daemon: sessions and pending questions.
+// Writes are durable when the method returns. It is safe for concurrent use.
+type Store interface {
+	AuditLog
+	SaveSession(ctx context.Context, s SessionState) error
+	// Sessions returns those that have not ended, oldest first.
+	Sessions(ctx context.Context) ([]SessionState, error)
+	DeleteSession(ctx context.Context, id string) error
+
+	SaveQuestion(ctx context.Context, q PendingQuestion) error
+	// Questions returns those without an answer, oldest first.
+	Questions(ctx context.Context) ([]PendingQuestion, error)
+	// SettleQuestion stores the answer of a pending question. It reports false,
+	// and changes nothing, when the question is not pending any more.
+	SettleQuestion(ctx context.Context, id string, a StoredAnswer) (bool, error)
+}
+
+// SessionState is a session as it is kept.
+type SessionState struct {
+	ID        string    `json:"id"`
+	UID       int       `json:"uid"`
+	GID       int       `json:"gid"`
+	Groups    []int     `json:"groups,omitempty"`
+	Created   time.Time `json:"created"`
+	Workspace string    `json:"workspace"`
+	Mode      string    `json:"mode"`
+	// Policy and Profile name files as the client gave them.
+	Policy  []string `json:"policy,omitempty"`
+	Profile string   `json:"profile,omitempty"`
+	// Environ is the client's environment as far as policies and runs need it.
+	Environ []string `json:"environ,omitempty"`
+	// Rules are those of the session itself.
+	Rules []SessionRule `json:"rules,omitempty"`
+}
+
+// SessionRule is a rule added to one session.
+type SessionRule struct {
+	Kind    string    `json:"kind"` // deny, ask or allow
+	Pattern string    `json:"rule"`
+	Added   time.Time `json:"added"`
+	// By is who added it: "uid 1000", "answer to QUESTION".
+	By string `json:"by,omitempty"`
+}
+
+// PendingQuestion is a question that waits for a person, as it is shown and kept.
+type PendingQuestion struct {
+	ID      string    `json:"id"`
+	UID     int       `json:"uid"` // whose session asks
+	Session string    `json:"session_id"`
+	Call    string    `json:"call_id"`
+	Agent   string    `json:"agent_name"`
+	Asked   time.Time `json:"asked"`
+	Expires time.Time `json:"expires"`
+	Tool    string    `json:"tool"`
+	// Argv or Script is exactly what would run; Args are all arguments.
+	Argv   []string        `json:"argv,omitempty"`
+	Script string          `json:"script,omitempty"`
+	Args   json.RawMessage `json:"args,omitempty"`
+	Cwd    string          `json:"cwd"`
+	// Redirects are the files that redirections open, resolved.
+	Redirects []string `json:"redirects,omitempty"`
+	Reads     []string `json:"reads,omitempty"`
+	Writes    []string `json:"writes,omitempty"`
+	Mode      string   `json:"mode"`
+	// Reason is the typed reason why it is asked; Why is one line of it.
+	Reason json.RawMessage `json:"reason"`
+	Why    string          `json:"why"`
+	Risk   json.RawMessage `json:"risk"` // a policy.Explanation
+	// AlwaysRule is what "always" would keep, AlwaysAllows what else that would
+	// let pass, in words. Empty when nothing can be kept.
+	AlwaysRule   string   `json:"always_rule,omitempty"`
+	AlwaysAllows []string `json:"always_allows,omitempty"`
+	// Placement is the confinement it would run in, one line.
+	Placement string `json:"placement"`
+}
+
+// StoredAnswer is what became of a question.
+type StoredAnswer struct {
+	Verdict string    `json:"verdict"` // allow or deny
+	Always  bool      `json:"always,omitempty"`
+	Scope   string    `json:"scope,omitempty"` // session, project or user
+	By      string    `json:"by"`              // "uid 1000 by sbx approve", "webhook", "timeout", "cancelled"
+	When    time.Time `json:"when"`
+}
