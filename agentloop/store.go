@@ -78,6 +78,13 @@ type PendingQuestion struct {
 	// let pass, in words. Empty when nothing can be kept.
 	AlwaysRule   string   `json:"always_rule,omitempty"`
 	AlwaysAllows []string `json:"always_allows,omitempty"`
+	// AlwaysRules are the rules one by one: a script can need several.
+	AlwaysRules []string `json:"always_rules,omitempty"`
+	// Shown is the command or the arguments in one line for a terminal, with
+	// control and direction characters escaped.
+	Shown string `json:"shown,omitempty"`
+	// Digest is of tool, arguments and directory: a repetition has the same.
+	Digest string `json:"digest,omitempty"`
 	// Placement is the confinement it would run in, one line.
 	Placement string `json:"placement"`
 }

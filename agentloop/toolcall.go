@@ -1,0 +1,78 @@
+package agentloop
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"sandboxd/exec"
+	"sandboxd/policy"
+)
+
+// ToolCall is one call on its way through the Dispatcher.
+type ToolCall struct {
+	policy.Call
+	// Step numbers the calls of a session, from 1. Zero lets the session count.
+	Step int
+	// Argv is a command that is started without a shell. Call is then that of
+	// [policy.ArgvCall]; empty means what the tool makes of the arguments.
+	Argv []string
+	IO   CallIO
+	// Limits tighten or replace those of the policy; zero fields leave them.
+	Limits policy.GrantLimits
+	// Headless: nobody is asked, whoever is attached.
+	Headless bool
+	// Tier and BestEffort are those of [exec.Spec].
+	Tier       exec.Tier
+	BestEffort bool
+	// Paths are granted besides the policy's, each with its source (flags of the
+	// client). A peer's path is opened with the peer's rights.
+	Paths []policy.PathGrant
+}
+
+// CallIO connects a call that streams. The zero value captures the output.
+type CallIO struct {
+	Stdin          *os.File
+	Stdout, Stderr io.Writer
+	TTY            *os.File
+	Signals        <-chan os.Signal
+	PassFDs        []exec.PassFD
+}
+
+// ToolResult is what became of a call. There is always one, also for a call that
+// was denied or never started.
+type ToolResult struct {
+	Call     string          `json:"call_id"`
+	Decision policy.Decision `json:"decision"`
+	// Generation is that of the policy which decided.
+	Generation int64 `json:"policy_generation"`
+	// Ran says that a process was started.
+	Ran    bool         `json:"ran"`
+	Exec   *exec.Result `json:"exec,omitempty"`
+	Output string       `json:"output,omitempty"`
+	// Error is one line for the model and for people; empty for a call that did
+	// what it was asked to, whatever status its command had. Err is the same for
+	// a caller that branches.
+	Error string `json:"error,omitempty"`
+	Err   error  `json:"-"`
+	// Plan is how the call was confined.
+	Plan Report `json:"-"`
+	// Notes are facts about this call that people must be told: a clamped limit,
+	// a path that was added for this call alone.
+	Notes    []string       `json:"notes,omitempty"`
+	Detected []GuardFinding `json:"detected,omitempty"`
+	Status   Status         `json:"status"`
+	// Context is what hooks add for the model.
+	Context []string      `json:"context,omitempty"`
+	Elapsed time.Duration `json:"-"`
+	Trace   []HopTime     `json:"trace,omitempty"`
+}
+
+// HopTime is one line of the trace of a call. The stages of the decision stand
+// in it as "decide: NAME".
+type HopTime struct {
+	Name    string        `json:"name"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// Text says what happened, where there is something to say.
+	Text string `json:"text,omitempty"`
+}
