@@ -9,7 +9,7 @@ import (
 
 // DangerTableVersion changes with every change of the table of dangerous
 // commands, so that an audit record tells which table a decision was made by.
-const DangerTableVersion = 1
+const DangerTableVersion = 2
 
 // DangerKind is why a command is in the table.
 type DangerKind uint8
@@ -81,7 +81,7 @@ var dangers = []DangerEntry{
 	{"rm -rf --no-preserve-root *", Destructive, "removes everything"},
 	{"rm -r /", Destructive, "removes everything"},
 	{"rm -rf /", Destructive, "removes everything"},
-	{"rm -rf /*", Destructive, "removes below the root directory"},
+	{`rm -rf /\*`, Destructive, "removes below the root directory"},
 	{"rm -rf ~", Destructive, "removes the home"},
 	{"chmod -R * /", Destructive, "changes the modes of the whole system"},
 	{"chown -R * /", Destructive, "changes the owner of the whole system"},
@@ -210,14 +210,15 @@ func knownDanger(pattern string) bool {
 	return false
 }
 
-// dangerRule returns the entry that matches a command, nil without.
+// dangerRule returns the entry that matches a command, nil without. A command
+// that only reads changes nothing of the host (systemctl status).
 func (t *ruleTable) dangerRule(v *commandView) *Rule {
 	if v.cmd.Kind == bash.Function || len(v.argv) == 0 {
 		return nil
 	}
 	find := finder{}
 	find.commandRules(&t.commands, v)
-	if find.best == nil {
+	if find.best == nil || v.cmd.ReadOnly && dangers[find.best.order].Kind == HostChange {
 		return nil
 	}
 	return find.best.rule

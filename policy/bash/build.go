@@ -178,11 +178,7 @@ func (a *analyzer) packager(v *invocation, p *program) {
 			a.start(&n, rest[j:])
 			break
 		}
-	case "version", "--version", "-v", "ls", "list", "outdated", "view", "info", "help", "why", "root", "prefix", "bin":
-		if len(rest) == 0 {
-			a.setReadOnly()
-		}
-	case "install", "i", "ci", "add", "update", "publish", "fetch", "download", "search", "audit", "login", "clone":
+	case "install", "outdated", "view", "info", "i", "ci", "add", "update", "publish", "fetch", "download", "search", "audit", "login", "clone":
 		a.effect(v.st, Effect{Kind: Network, Path: worldText, Command: a.cur})
 	}
 	a.setOpaque()

@@ -114,7 +114,7 @@ func (a *analyzer) builtin(v *invocation, name string) bool {
 		}
 		a.defaultOut(v)
 	}
-	if harmlessBuiltin(name) {
+	if harmlessBuiltin(name) || tellsOnly(name, args) {
 		a.setReadOnly()
 	}
 	a.flushProcs(v.argv)
@@ -147,6 +147,21 @@ func isBuiltin(name string) bool {
 		"printf", "pushd", "pwd", "read", "readarray", "readonly", "return", "set", "shift", "shopt", "source",
 		"suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait":
 		return true
+	}
+	return false
+}
+
+// tellsOnly reports builtins that change something, called so that they print.
+func tellsOnly(name string, args []Word) bool {
+	switch name {
+	case "jobs", "history", "alias", "hash", "trap":
+		return len(args) == 0
+	case "kill": // -0 looks whether a process is there
+		if len(args) == 0 || args[0].Text != "-0" && args[0].Text != "-l" && args[0].Text != "-L" {
+			return false
+		}
+		// A later -s would send a signal after all, and a file may have that name.
+		return !slices.ContainsFunc(args[1:], func(w Word) bool { return !w.Known() || w.Glob || strings.HasPrefix(w.Text, "-") })
 	}
 	return false
 }

@@ -205,7 +205,7 @@ func TestReadOnlyCommands(t *testing.T) {
 			t.Errorf("%q is not read-only", s)
 		}
 	}
-	for _, s := range []string{"rm x", "sed -i s/a/b/ f", "sed 'w x' f", "sed 'e ls' f", "find . -delete", "find . -exec ls {} ;", "find . -fprint x",
+	for _, s := range []string{"rm x", "sed -i s/a/b/ f", "sed 'w x' f", "sed 'e ls' f", "find . -delete", "find . -execdir ls {} +", `find . -ok ls {} \;`, "find . -fprint x", `find . -exec ls {} \; -delete`,
 		"sort -o x f", "uniq a b", "file -C -m x", "date -s x", "git branch x", "git branch -D x", "git tag x", "git commit", "git stash",
 		"git push", "git -c core.pager=x log", "git diff --output=x", "git config a.b c", "awk 'BEGIN{system(\"x\")}'", "awk '{print > \"x\"}' f",
 		"rg --pre x y", "fd x -x ls", "tee x", "xargs ls", "man -P x ls", "less +!x f", "less -o x f", "curl h", "make", "tree -o x", "sort --compress-program=x f",

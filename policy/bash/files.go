@@ -331,13 +331,24 @@ func (a *analyzer) madeMatching(st *state, pat string) []string {
 			if !strings.HasPrefix(pat, "/") && d != "" {
 				rel = strings.TrimPrefix(p, strings.TrimSuffix(d, "/")+"/")
 			}
-			if loc := re.FindStringIndex(rel); loc != nil && loc[0] == 0 && loc[1] == len(rel) {
+			if loc := re.FindStringIndex(rel); loc != nil && loc[0] == 0 && loc[1] == len(rel) && sameDepth(pat, rel) {
 				out = append(out, rel)
 			}
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// sameDepth reports whether a name may match a pattern as far as slashes go: a
+// star matches none, only "**" and unknown text may.
+func sameDepth(pat, name string) bool {
+	for _, s := range [...]string{pat, name} {
+		if !onlyNames(s) || strings.Contains(s, belowText) || strings.Contains(s, "**") {
+			return true
+		}
+	}
+	return strings.Count(pat, "/") == strings.Count(name, "/")
 }
 
 // fileNames lists the files of the script in a fixed order.

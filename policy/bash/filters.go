@@ -1,6 +1,9 @@
 package bash
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // cat models cat: files and standard input in order.
 func (a *analyzer) cat(v *invocation, p *program) {
@@ -51,6 +54,9 @@ func (a *analyzer) cat(v *invocation, p *program) {
 func (a *analyzer) tee(v *invocation, p *program) {
 	g := parseArgs(p, v.argv)
 	a.each(v, g.ops, Effect{Kind: Write})
+	if !g.odd && !g.computed && !slices.ContainsFunc(g.ops, func(w Word) bool { return !hasField("/dev/null /dev/stdout /dev/stderr", w.Text) }) {
+		a.setReadOnly()
+	}
 	in := v.st.in
 	if in == nil {
 		in = &text{alts: []string{worldText}}

@@ -44,7 +44,9 @@ func (a *analyzer) find(v *invocation) {
 		}
 		switch w.Text {
 		case "-exec", "-execdir", "-ok", "-okdir":
-			safe = false
+			// What -exec starts is listed as commands of their own. -execdir
+			// finds programs in the directories that it works in.
+			safe = safe && w.Text == "-exec"
 			i = a.findExec(v, i, roots, strings.HasSuffix(w.Text, "dir"))
 		case "-delete":
 			safe = false

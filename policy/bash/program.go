@@ -60,9 +60,11 @@ func (a *analyzer) program(v *invocation) {
 	a.cur = cur
 	a.helpers(v, p)
 	a.cur = cur
-	if p == nil {
+	switch {
+	case a.query(v):
+	case p == nil:
 		a.unknownProgram(v)
-	} else {
+	default:
 		a.consumes(v)
 		a.understand(v, p)
 	}

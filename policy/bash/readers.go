@@ -49,7 +49,7 @@ var readerTable = []program{
 	{names: "man", how: howMan, ro: true, flags: "acdDfhiIkKluVwWZ", vals: "CLmMeErsSRpP", maybe: "TXH", roles: "P:S pager:S H:S html:S browser:S C:F config-file:F preprocessor:U p:U",
 		long: "pager= html=? config-file= debug default warnings=? whatis apropos global-apropos local-file where path location where-cat location-cat catman recode= locale= systems= manpath= sections= extension= ignore-case match-case regex wildcard names-only all update no-subpages no-hyphenation no-justification prompt= ascii encoding= preprocessor= troff troff-device=? gxditview=? ditroff help usage version"},
 	{names: "info whatis apropos tldr help mandb makewhatis", ro: true, flags: "adkrsw", vals: "fno", roles: "o:W output:W", long: "output= all file= node= subnodes vi-keys raw-escapes where help version"},
-	{names: "dpkg-query apt-cache rpm-query", ro: true, flags: "lLsSWf", vals: "", long: "list status search show listfiles showformat="},
+	{names: "dpkg-query rpm-query", ro: true, flags: "lLsSWf", vals: "", long: "list status search show listfiles showformat="},
 	{names: "tokei cloc scc loc shellcheck hadolint yamllint markdownlint cspell codespell", ops: opsRead, ro: true, flags: "fxaSCse", long: "format= exclude= severity= shell= output= by-file quiet"},
 	{names: "tabulate csvcut csvlook csvgrep xsv mlr datamash", ops: opsRead, flags: "cnrt", vals: "fd"},
 	{names: "nslookup dig host whois ping traceroute tracepath mtr ping6 arp route ifconfig iwconfig", ops: opsNet, flags: "4642nqvbfadlrtxh", vals: "cpwWiIsmt", long: ""},
