@@ -253,4 +253,7 @@ type HookResult struct {
 	Args Args
 	// Context is text for the model.
 	Context string
+	// Skipped: the call does not concern the hook, which was not started. The
+	// trace leaves it out, and nothing else counts.
+	Skipped bool
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 )
 
 // Decide answers one call, in the order of docs/policy.md. It has no error: a
@@ -130,44 +132,53 @@ func (r *run) hooks(ctx context.Context) (blocked bool) {
 		return false
 	}
 	defer r.trace.begin(StageHooks)()
+	var said []string
+	defer func() { r.trace.note(strings.Join(said, "; ")) }()
 	for _, h := range r.e.cfg.Hooks {
+		start := r.e.now()
 		res, err := h.PreToolUse(ctx, r.facts.call)
-		if err != nil {
-			if h.ContinueOnFailure() {
-				r.trace.note("hook " + h.Name() + " failed: " + err.Error())
-				continue
-			}
-			why := HookReason{Name: h.Name(), Text: "failed: " + err.Error()}
-			r.trace.say(Deny, why)
-			r.settle(Deny, why)
-			return true
+		if err == nil && res.Skipped {
+			continue
 		}
-		if res.Context != "" {
-			r.context = append(r.context, res.Context)
-		}
-		switch res.Action {
-		case HookContinue, HookAsk:
-			if res.Args != nil {
-				c := r.facts.call
-				c.Args = res.Args
-				r.facts = r.e.gather(c)
-				r.trace.note("hook " + h.Name() + " changed the arguments")
-			}
-			if res.Action == HookAsk {
-				why := HookReason{Name: h.Name(), Text: res.Reason}
-				r.trace.say(Ask, why)
-				r.raise(why)
-			}
-		case HookBlock:
-			fallthrough
-		default:
-			why := HookReason{Name: h.Name(), Text: res.Reason}
-			r.trace.say(Deny, why)
-			r.settle(Deny, why)
+		what, blocked := r.hookSaid(h, res, err)
+		said = append(said, fmt.Sprintf("hook %s %s (%s)", h.Name(), what, r.e.now().Sub(start).Round(10*time.Microsecond)))
+		if blocked {
 			return true
 		}
 	}
 	return false
+}
+
+// hookSaid applies the answer of one hook and says in a word what it was.
+func (r *run) hookSaid(h Hook, res HookResult, err error) (what string, blocked bool) {
+	if err != nil && h.ContinueOnFailure() {
+		return "failed: " + err.Error(), false
+	}
+	if err == nil && res.Context != "" {
+		r.context = append(r.context, res.Context)
+	}
+	why := HookReason{Name: h.Name(), Text: res.Reason}
+	switch {
+	case err != nil:
+		why.Text = "failed: " + err.Error()
+	case res.Action == HookContinue, res.Action == HookAsk:
+		what = "continued"
+		if res.Args != nil {
+			c := r.facts.call
+			c.Args = res.Args
+			r.facts = r.e.gather(c)
+			what = "changed the arguments"
+		}
+		if res.Action == HookAsk {
+			r.trace.say(Ask, why)
+			r.raise(why)
+			what = "asked for a question"
+		}
+		return what, false
+	}
+	r.trace.say(Deny, why)
+	r.settle(Deny, why)
+	return "blocked", true
 }
 
 // raise gives the call a floor. The first reason is the one reported.

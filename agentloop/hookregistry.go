@@ -1,0 +1,337 @@
+package agentloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sandboxd/policy"
+)
+
+// HookRegistry is the ordered list of the hooks of one session and its
+// sub-agents. It is immutable and safe for concurrent use; a nil registry has no
+// hooks.
+type HookRegistry struct {
+	hooks            []Hook
+	agent, agentType string
+	notify           func(HookNotice)
+}
+
+// HookRegistryOptions are what a registry is made of.
+type HookRegistryOptions struct {
+	// Hooks run in this order, and before Specs.
+	Hooks []Hook
+	// Specs are command hooks; Env is what they are run with.
+	Specs []HookSpec
+	Env   HookEnvironment
+	// Notify is told what the user should see. Nil drops it.
+	Notify func(HookNotice)
+}
+
+// NewHookRegistry compiles the command hooks. The error is a [*HookError] with
+// its place: a hook that cannot be used is refused, it never means "matches
+// nothing".
+func NewHookRegistry(o HookRegistryOptions) (*HookRegistry, error) {
+	var none *HookRegistry
+	return none.With(o)
+}
+
+// With returns a registry with more hooks after those of r.
+func (r *HookRegistry) With(o HookRegistryOptions) (*HookRegistry, error) {
+	out := &HookRegistry{notify: o.Notify}
+	if r != nil {
+		out.hooks, out.agent, out.agentType = slices.Clone(r.hooks), r.agent, r.agentType
+		if out.notify == nil {
+			out.notify = r.notify
+		}
+	}
+	out.hooks = append(out.hooks, o.Hooks...)
+	var errs []error
+	for _, s := range o.Specs {
+		h, err := newCommandHook(s, o.Env)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out.hooks = append(out.hooks, h)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return out, nil
+}
+
+// Child returns the registry of a sub-agent: the same hooks, told who asks.
+func (r *HookRegistry) Child(agent, agentType string) *HookRegistry {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.agent, c.agentType = agent, agentType
+	return &c
+}
+
+// selective is a hook that says which events concern it, so that it is neither
+// run nor shown for others.
+type selective interface {
+	// concerns is only asked about the hook's own event and may read a script.
+	concerns(e HookEvent) bool
+	event() string
+}
+
+// tolerant is a hook that may fail without blocking.
+type tolerant interface{ continueOnFailure() bool }
+
+func mayFail(h Hook) bool {
+	t, ok := h.(tolerant)
+	return ok && t.continueOnFailure()
+}
+
+// Fire asks every hook of an event in turn and combines what they say. The first
+// block ends the chain where the event can be blocked.
+func (r *HookRegistry) Fire(ctx context.Context, e HookEvent) HookChainResult {
+	res := HookChainResult{Action: HookContinue}
+	if r == nil {
+		return res
+	}
+	kind, ok := findHookEvent(e.Event)
+	if !ok {
+		return HookChainResult{Action: HookBlock, Reason: "bug: unknown hook event " + e.Event}
+	}
+	e = r.complete(e, kind)
+	for _, h := range r.hooks {
+		out, run, asked := r.ask(ctx, h, kind, e)
+		if !asked {
+			continue
+		}
+		res.Runs = append(res.Runs, run)
+		res.add(h.Name(), out)
+		if out.Args != nil {
+			e.Args = out.Args
+		}
+		if out.Output != nil {
+			e.Output = *out.Output
+		}
+		if out.Action == HookBlock && kind.blocks {
+			break
+		}
+	}
+	return res
+}
+
+// add folds one outcome into the result. Only a stronger action replaces the one
+// that is there.
+func (res *HookChainResult) add(hook string, out HookOutcome) {
+	if out.Context != "" {
+		res.Context = append(res.Context, out.Context)
+	}
+	if out.Args != nil {
+		res.Args = out.Args
+	}
+	if out.Output != nil {
+		res.Output = out.Output
+	}
+	res.StopLoop = res.StopLoop || out.StopLoop
+	if out.Action < res.Action {
+		res.Action, res.Hook, res.Reason = out.Action, hook, out.Reason
+		res.Permission, res.Tool = out.Permission, out.Tool
+	}
+}
+
+// complete fills in whose registry this is.
+func (r *HookRegistry) complete(e HookEvent, kind hookEvent) HookEvent {
+	e.Event = kind.name
+	if e.Agent == "" {
+		e.Agent = r.agent
+	}
+	if e.AgentType == "" && e.Agent == r.agent {
+		e.AgentType = r.agentType
+	}
+	return e
+}
+
+// ask puts one event to one hook. What comes back was checked: a failure that
+// blocks is a block, any other one is told to the user and continues.
+func (r *HookRegistry) ask(ctx context.Context, h Hook, kind hookEvent, e HookEvent) (HookOutcome, HookRun, bool) {
+	start := time.Now()
+	out, asked, err := askHook(ctx, h, kind, e)
+	if !asked {
+		return out, HookRun{}, false
+	}
+	run := HookRun{Hook: h.Name(), Action: out.Action.String(), Text: out.Reason, Elapsed: time.Since(start)}
+	if err == nil {
+		r.tell(h, e, out.Message, false)
+		return out, run, true
+	}
+	run.Action, run.Text = "failed", err.Error()
+	if kind.failureBlocks && !mayFail(h) {
+		return HookOutcome{Action: HookBlock, Reason: "failed: " + err.Error(), Message: out.Message}, run, true
+	}
+	r.tell(h, e, err.Error(), true)
+	return HookOutcome{Action: HookContinue}, run, true
+}
+
+// askHook calls a hook with its own copy of the arguments, and takes a copy of
+// its answer: what was judged cannot be changed afterwards. A panic is an error.
+func askHook(ctx context.Context, h Hook, kind hookEvent, e HookEvent) (out HookOutcome, asked bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, asked, err = HookOutcome{}, true, fmt.Errorf("panicked: %v", p)
+		}
+	}()
+	if s, ok := h.(selective); ok && (s.event() != kind.name || !s.concerns(e)) {
+		return HookOutcome{Action: HookContinue}, false, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return HookOutcome{}, true, err
+	}
+	e.Args = cloneArgs(e.Args)
+	out, err = h.Handle(ctx, e)
+	if err != nil {
+		return HookOutcome{Message: out.Message}, true, err
+	}
+	out.Args = cloneArgs(out.Args)
+	return out.fitting(kind), true, nil
+}
+
+// fitting drops what an answer cannot do at this event.
+func (o HookOutcome) fitting(kind hookEvent) HookOutcome {
+	if kind.name != HookPreToolUse {
+		o.Args = nil
+	}
+	if kind.name != HookPostToolUse {
+		o.Output = nil
+	}
+	switch {
+	case o.Action > HookContinue:
+		o.Action = HookBlock
+	case o.Action == HookAllow && kind.name != HookPermissionRequest,
+		o.Action == HookMutateInput && o.Args == nil,
+		o.Action == HookMutateOutput && o.Output == nil,
+		o.Action == HookPermissionRequired && kind.name != HookPreToolUse && kind.name != HookPermissionRequest:
+		o.Action = HookContinue
+	case o.Action == HookContinue && o.Args != nil:
+		o.Action = HookMutateInput
+	case o.Action == HookContinue && o.Output != nil:
+		o.Action = HookMutateOutput
+	}
+	return o
+}
+
+func (r *HookRegistry) tell(h Hook, e HookEvent, text string, failed bool) {
+	if text == "" || r.notify == nil {
+		return
+	}
+	r.notify(HookNotice{Time: time.Now().UTC(), Hook: h.Name(), Event: e.Event, Session: e.Session, Agent: e.Agent,
+		Call: e.Call, Text: text, Failed: failed})
+}
+
+// PreToolUse returns the hooks as the engine asks them, for policy.Config.Hooks.
+// The engine compares the rules again with arguments that a hook changed.
+func (r *HookRegistry) PreToolUse() []policy.Hook {
+	if r == nil {
+		return nil
+	}
+	var out []policy.Hook
+	for _, h := range r.hooks {
+		if s, ok := h.(selective); ok && s.event() != HookPreToolUse {
+			continue
+		}
+		out = append(out, engineHook{r, h})
+	}
+	return out
+}
+
+// engineHook is one hook as the engine sees it.
+type engineHook struct {
+	r *HookRegistry
+	h Hook
+}
+
+func (a engineHook) Name() string            { return a.h.Name() }
+func (a engineHook) ContinueOnFailure() bool { return mayFail(a.h) }
+
+// PreToolUse implements [policy.Hook].
+func (a engineHook) PreToolUse(ctx context.Context, c policy.Call) (policy.HookResult, error) {
+	kind, _ := findHookEvent(HookPreToolUse)
+	e := a.r.complete(HookEvent{Event: HookPreToolUse, Session: c.Session, Agent: c.Agent, Call: c.ID, Tool: c.Tool, Args: c.Args, Cwd: c.Cwd}, kind)
+	out, asked, err := askHook(ctx, a.h, kind, e)
+	if !asked {
+		return policy.HookResult{Action: policy.HookContinue, Skipped: true}, nil
+	}
+	a.r.tell(a.h, e, out.Message, err != nil)
+	if err != nil {
+		if mayFail(a.h) {
+			a.r.tell(a.h, e, err.Error(), true)
+		}
+		return policy.HookResult{}, err
+	}
+	res := policy.HookResult{Action: policy.HookBlock, Reason: out.Reason, Args: out.Args, Context: out.Context}
+	switch out.Action {
+	case HookContinue, HookMutateInput, HookMutateOutput, HookAllow:
+		res.Action = policy.HookContinue
+	case HookPermissionRequired:
+		res.Action = policy.HookAsk
+		res.Reason = strings.TrimSpace(strings.Join([]string{out.Permission, out.Tool, out.Reason}, " "))
+	case HookBlock:
+	}
+	return res, nil
+}
+
+// ErrNoAnswer reports that a PermissionRequest hook leaves the question to
+// others.
+var ErrNoAnswer = errors.New("the hook has no answer")
+
+// Askers returns the PermissionRequest hooks as answerers, for
+// policy.Config.Askers: each races with the others and with people.
+func (r *HookRegistry) Askers() []policy.Asker {
+	if r == nil {
+		return nil
+	}
+	var out []policy.Asker
+	for _, h := range r.hooks {
+		if s, ok := h.(selective); ok && s.event() == HookPermissionRequest {
+			out = append(out, askerHook{r, h})
+		}
+	}
+	return out
+}
+
+type askerHook struct {
+	r *HookRegistry
+	h Hook
+}
+
+// Ask implements [policy.Asker]. A failure is no answer, which never allows.
+func (a askerHook) Ask(ctx context.Context, q policy.Question) (policy.Answer, error) {
+	kind, _ := findHookEvent(HookPermissionRequest)
+	e := a.r.complete(HookEvent{Event: HookPermissionRequest, Session: q.Call.Session, Agent: q.Call.Agent, Call: q.Call.ID,
+		Tool: q.Call.Tool, Args: q.Call.Args, Cwd: q.Call.Cwd}, kind)
+	if q.Reason != nil {
+		e.Reason = q.Reason.String()
+	}
+	out, asked, err := askHook(ctx, a.h, kind, e)
+	if !asked {
+		return policy.Answer{}, ErrNoAnswer
+	}
+	a.r.tell(a.h, e, out.Message, err != nil)
+	if err != nil {
+		a.r.tell(a.h, e, err.Error(), true)
+		return policy.Answer{}, err
+	}
+	switch out.Action {
+	case HookAllow:
+		return policy.Answer{Verdict: policy.Allow, By: "hook " + a.h.Name()}, nil
+	case HookBlock:
+		by := "hook " + a.h.Name()
+		if out.Reason != "" {
+			by += ": " + out.Reason
+		}
+		return policy.Answer{Verdict: policy.Deny, By: by}, nil
+	case HookPermissionRequired, HookMutateInput, HookMutateOutput, HookContinue:
+	}
+	return policy.Answer{}, ErrNoAnswer
+}
