@@ -11,18 +11,18 @@ import (
 // The events at which hooks are asked or told. Each fires once at its point, for
 // the lead and for each sub-agent.
 const (
-	HookSessionStart      = "SessionStart"
-	HookSessionStop       = "SessionStop"
-	HookPreToolUse        = "PreToolUse"
-	HookPostToolUse       = "PostToolUse"
-	HookStepComplete      = "StepComplete"
-	HookSubagentStart     = "SubagentStart"
-	HookSubagentStop      = "SubagentStop"
-	HookPreCompact        = "PreCompact"
-	HookPostCompact       = "PostCompact"
-	HookPermissionRequest = "PermissionRequest"
-	HookUserPromptSubmit  = "UserPromptSubmit"
-	HookStop              = "Stop"
+	EventSessionStart      = "SessionStart"
+	EventSessionStop       = "SessionStop"
+	EventPreToolUse        = "PreToolUse"
+	EventPostToolUse       = "PostToolUse"
+	EventStepComplete      = "StepComplete"
+	EventSubagentStart     = "SubagentStart"
+	EventSubagentStop      = "SubagentStop"
+	EventPreCompact        = "PreCompact"
+	EventPostCompact       = "PostCompact"
+	EventPermissionRequest = "PermissionRequest"
+	EventUserPromptSubmit  = "UserPromptSubmit"
+	EventStop              = "Stop"
 )
 
 // hookEvent is what the kind of an event decides.
@@ -43,18 +43,18 @@ type hookEvent struct {
 
 // hookEvents is the table of docs/hooks.md.
 var hookEvents = []hookEvent{
-	{name: HookSessionStart, aliases: []string{"on_session_start"}, plainContext: true},
-	{name: HookSessionStop, aliases: []string{"on_session_stop", "SessionEnd"}},
-	{name: HookPreToolUse, aliases: []string{"pre_tool_use", "BeforeTool"}, blocks: true, failureBlocks: true, tool: true},
-	{name: HookPostToolUse, aliases: []string{"post_tool_use", "AfterTool"}, tool: true},
-	{name: HookStepComplete, aliases: []string{"on_step_complete"}},
-	{name: HookSubagentStart, aliases: []string{"on_subagent_start"}, blocks: true, failureBlocks: true},
-	{name: HookSubagentStop, aliases: []string{"on_subagent_stop"}, blocks: true},
-	{name: HookPreCompact, aliases: []string{"on_pre_compact", "PreCompress"}, blocks: true},
-	{name: HookPostCompact, aliases: []string{"on_post_compact"}},
-	{name: HookPermissionRequest, aliases: []string{"on_permission_request"}, failureBlocks: true, tool: true},
-	{name: HookUserPromptSubmit, aliases: []string{"on_prompt_submit"}, blocks: true, failureBlocks: true, plainContext: true},
-	{name: HookStop, aliases: []string{"on_stop"}, blocks: true},
+	{name: EventSessionStart, aliases: []string{"on_session_start"}, plainContext: true},
+	{name: EventSessionStop, aliases: []string{"on_session_stop", "SessionEnd"}},
+	{name: EventPreToolUse, aliases: []string{"pre_tool_use", "BeforeTool"}, blocks: true, failureBlocks: true, tool: true},
+	{name: EventPostToolUse, aliases: []string{"post_tool_use", "AfterTool"}, tool: true},
+	{name: EventStepComplete, aliases: []string{"on_step_complete"}},
+	{name: EventSubagentStart, aliases: []string{"on_subagent_start"}, blocks: true, failureBlocks: true},
+	{name: EventSubagentStop, aliases: []string{"on_subagent_stop"}, blocks: true},
+	{name: EventPreCompact, aliases: []string{"on_pre_compact", "PreCompress"}, blocks: true},
+	{name: EventPostCompact, aliases: []string{"on_post_compact"}},
+	{name: EventPermissionRequest, aliases: []string{"on_permission_request"}, failureBlocks: true, tool: true},
+	{name: EventUserPromptSubmit, aliases: []string{"on_prompt_submit"}, blocks: true, failureBlocks: true, plainContext: true},
+	{name: EventStop, aliases: []string{"on_stop"}, blocks: true},
 }
 
 // CanonicalHookEvent returns our name of an event that a client or a design
@@ -94,10 +94,11 @@ type HookEvent struct {
 	Args policy.Args
 	Cwd  string
 	// Output is what the tool returned, for PostToolUse; Status says how the call
-	// ended, and Elapsed how long it took.
+	// ended, and Elapsed how long it took. Result, when it is there, gives both.
 	Output  string
 	Status  Status
 	Elapsed time.Duration
+	Result  *ToolResult
 	// Reason is why: the source of a start ("startup"), the end of a session or
 	// loop, the trigger of a compaction, the reason of a question.
 	Reason string
@@ -178,8 +179,10 @@ type HookRun struct {
 type HookChainResult struct {
 	// Action is the strongest that any of them wanted; HookContinue without any.
 	Action HookAction
-	// Hook and Reason belong to Action.
-	Hook, Reason string
+	// Blocked says that Action is HookBlock, By is the hook that wanted Action, and
+	// Reason why.
+	Blocked    bool
+	By, Reason string
 	// Args and Output are the last change; nil without one.
 	Args   policy.Args
 	Output *string
@@ -187,6 +190,8 @@ type HookChainResult struct {
 	Context          []string
 	Permission, Tool string
 	StopLoop         bool
+	// Failed are hooks that failed and let pass.
+	Failed []string
 	// Runs are the hooks that were asked, in their order.
 	Runs []HookRun
 }

@@ -243,17 +243,17 @@ func (h *commandHook) outcome(a hookAnswer) HookOutcome {
 	out := HookOutcome{Action: HookContinue, Reason: shorten(a.reason, maxHookReason), Context: shorten(a.context, maxHookContext),
 		Message: shorten(a.message, maxHookReason), StopLoop: a.stop, Args: a.input, Output: a.output}
 	switch {
-	case a.decision == "deny" && (h.kind.blocks || h.kind.name == HookPermissionRequest):
+	case a.decision == "deny" && (h.kind.blocks || h.kind.name == EventPermissionRequest):
 		out.Action = HookBlock
-	case a.decision == "deny" && h.kind.name == HookPostToolUse:
+	case a.decision == "deny" && h.kind.name == EventPostToolUse:
 		// The call is done: the text goes to the model.
 		out.Context = strings.TrimSpace(out.Context + "\n" + out.Reason)
 		out.Reason = ""
 	case a.decision == "deny":
 		out.Message = strings.TrimSpace(out.Message + "\n" + out.Reason)
-	case a.decision == "ask" && h.kind.name == HookPreToolUse:
+	case a.decision == "ask" && h.kind.name == EventPreToolUse:
 		out.Action, out.Permission, out.Tool = HookPermissionRequired, a.permission, a.tool
-	case a.decision == "allow" && h.kind.name == HookPermissionRequest:
+	case a.decision == "allow" && h.kind.name == EventPermissionRequest:
 		out.Action = HookAllow
 	}
 	return out

@@ -89,7 +89,7 @@ func (d *hookDecoder) opencode() HookEvent {
 			return HookEvent{}
 		}
 		d.m = d.object("properties")
-		e := HookEvent{Event: HookPermissionRequest, Session: d.text("sessionID"), Tool: d.text("permission"), Args: d.object("metadata")}
+		e := HookEvent{Event: EventPermissionRequest, Session: d.text("sessionID"), Tool: d.text("permission"), Args: d.object("metadata")}
 		d.m = d.object("tool")
 		e.Call = d.text("callID")
 		return e
@@ -100,7 +100,7 @@ func (d *hookDecoder) opencode() HookEvent {
 		return HookEvent{}
 	}
 	d.m = in
-	e := HookEvent{Event: HookPreToolUse, Session: d.text("sessionID"), Call: d.text("callID"), Tool: d.text("tool")}
+	e := HookEvent{Event: EventPreToolUse, Session: d.text("sessionID"), Call: d.text("callID"), Tool: d.text("tool")}
 	d.m = out
 	e.Args = d.object("args")
 	if e.Tool == "" && d.err == nil {

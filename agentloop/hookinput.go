@@ -20,26 +20,26 @@ var claudeToolNames = map[string]string{
 // hookMessage is what a hook reads: the fields of Claude Code's messages, and a
 // few of ours. Fields that do not belong to an event are left out.
 type hookMessage struct {
-	SessionID      string      `json:"session_id"`
-	TranscriptPath string      `json:"transcript_path"`
-	Cwd            string      `json:"cwd"`
-	PermissionMode string      `json:"permission_mode,omitempty"`
-	HookEventName  string      `json:"hook_event_name"`
-	AgentID        string      `json:"agent_id,omitempty"`
-	AgentType      string      `json:"agent_type,omitempty"`
-	Step           int         `json:"step,omitempty"`
-	ToolName       string      `json:"tool_name,omitempty"`
-	ToolInput      any `json:"tool_input,omitempty"`
-	ToolUseID      string      `json:"tool_use_id,omitempty"`
-	ToolResponse   any         `json:"tool_response,omitempty"`
-	ToolStatus     Status      `json:"tool_status,omitempty"`
-	DurationMS     int64       `json:"duration_ms,omitempty"`
-	Source         string      `json:"source,omitempty"`
-	Trigger        string      `json:"trigger,omitempty"`
-	Reason         string      `json:"reason,omitempty"`
-	Prompt         string      `json:"prompt,omitempty"`
-	StopHookActive *bool       `json:"stop_hook_active,omitempty"`
-	LastMessage    string      `json:"last_assistant_message,omitempty"`
+	SessionID      string `json:"session_id"`
+	TranscriptPath string `json:"transcript_path"`
+	Cwd            string `json:"cwd"`
+	PermissionMode string `json:"permission_mode,omitempty"`
+	HookEventName  string `json:"hook_event_name"`
+	AgentID        string `json:"agent_id,omitempty"`
+	AgentType      string `json:"agent_type,omitempty"`
+	Step           int    `json:"step,omitempty"`
+	ToolName       string `json:"tool_name,omitempty"`
+	ToolInput      any    `json:"tool_input,omitempty"`
+	ToolUseID      string `json:"tool_use_id,omitempty"`
+	ToolResponse   any    `json:"tool_response,omitempty"`
+	ToolStatus     Status `json:"tool_status,omitempty"`
+	DurationMS     int64  `json:"duration_ms,omitempty"`
+	Source         string `json:"source,omitempty"`
+	Trigger        string `json:"trigger,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+	Prompt         string `json:"prompt,omitempty"`
+	StopHookActive *bool  `json:"stop_hook_active,omitempty"`
+	LastMessage    string `json:"last_assistant_message,omitempty"`
 }
 
 // claudeResponse is the result of Bash as Claude Code tells it.
@@ -73,18 +73,18 @@ func (h *commandHook) input(e HookEvent) ([]byte, error) {
 		m.ToolName, m.ToolInput = h.toolName(e.Tool), args
 	}
 	switch h.kind.name {
-	case HookPostToolUse:
+	case EventPostToolUse:
 		m.ToolResponse = e.Output
 		if h.spec.ClaudeShape && policy.CanonicalTool(e.Tool) == "run_bash" {
 			m.ToolResponse = claudeResponse{Stdout: e.Output, Interrupted: e.Status == StatusCancelled || e.Status == StatusTimeout}
 		}
-	case HookSessionStart:
+	case EventSessionStart:
 		m.Source = e.Reason
-	case HookPreCompact, HookPostCompact:
+	case EventPreCompact, EventPostCompact:
 		m.Trigger = e.Reason
-	case HookStop, HookSubagentStop:
+	case EventStop, EventSubagentStop:
 		m.StopHookActive, m.Reason = &e.StopHookActive, e.Reason
-	case HookSessionStop:
+	case EventSessionStop:
 		m.Reason = e.Reason
 		if h.spec.ClaudeShape {
 			m.HookEventName = "SessionEnd"

@@ -116,7 +116,7 @@ func (m *hookMatch) subject(e HookEvent) bool {
 	switch {
 	case m.kind.tool:
 		subjects = policy.ToolNames(e.Tool)
-	case m.kind.name == HookSubagentStart, m.kind.name == HookSubagentStop:
+	case m.kind.name == EventSubagentStart, m.kind.name == EventSubagentStop:
 		subjects = []string{e.AgentType, e.Agent}
 	}
 	for _, s := range subjects {

@@ -6,18 +6,25 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sandboxd/policy"
 )
 
-// HookRegistry is the ordered list of the hooks of one session and its
-// sub-agents. It is immutable and safe for concurrent use; a nil registry has no
-// hooks.
+// HookRegistry is an ordered list of hooks: those of the process, or those of one
+// session and its sub-agents. The list does not change; it is safe for
+// concurrent use, and a nil registry has no hooks.
+//
+//	own, err := process.With(HookRegistryOptions{Specs: specs, Env: env}) // refuse the policy on an error
+//	config.Hooks = own.PreToolUse(s)
+//	config.Askers = append(config.Askers, own.Askers(s)...)
+//	process.SetSession(s, own) // from here on process.Fire(ctx, s, e) asks them
 type HookRegistry struct {
 	hooks            []Hook
 	agent, agentType string
 	notify           func(HookNotice)
+	sessions         *sync.Map // *Session to its *HookRegistry; shared by copies
 }
 
 // HookRegistryOptions are what a registry is made of.
@@ -41,7 +48,7 @@ func NewHookRegistry(o HookRegistryOptions) (*HookRegistry, error) {
 
 // With returns a registry with more hooks after those of r.
 func (r *HookRegistry) With(o HookRegistryOptions) (*HookRegistry, error) {
-	out := &HookRegistry{notify: o.Notify}
+	out := &HookRegistry{notify: o.Notify, sessions: &sync.Map{}}
 	if r != nil {
 		out.hooks, out.agent, out.agentType = slices.Clone(r.hooks), r.agent, r.agentType
 		if out.notify == nil {
@@ -74,6 +81,27 @@ func (r *HookRegistry) Child(agent, agentType string) *HookRegistry {
 	return &c
 }
 
+// SetSession makes own the registry of a session, in place of an earlier one.
+func (r *HookRegistry) SetSession(s *Session, own *HookRegistry) { r.sessions.Store(s, own) }
+
+// DropSession forgets the registry of a session that has ended.
+func (r *HookRegistry) DropSession(s *Session) {
+	if r != nil {
+		r.sessions.Delete(s)
+	}
+}
+
+// of returns the registry that answers for a session: its own, else r.
+func (r *HookRegistry) of(s *Session) *HookRegistry {
+	if r == nil || s == nil {
+		return r
+	}
+	if own, ok := r.sessions.Load(s); ok {
+		return own.(*HookRegistry)
+	}
+	return r
+}
+
 // selective is a hook that says which events concern it, so that it is neither
 // run nor shown for others.
 type selective interface {
@@ -91,23 +119,28 @@ func mayFail(h Hook) bool {
 }
 
 // Fire asks every hook of an event in turn and combines what they say. The first
-// block ends the chain where the event can be blocked.
-func (r *HookRegistry) Fire(ctx context.Context, e HookEvent) HookChainResult {
+// block ends the chain where the event can be blocked. A nil session leaves
+// e.Session as it is.
+func (r *HookRegistry) Fire(ctx context.Context, s *Session, e HookEvent) HookChainResult {
 	res := HookChainResult{Action: HookContinue}
+	r = r.of(s)
 	if r == nil {
 		return res
 	}
 	kind, ok := findHookEvent(e.Event)
 	if !ok {
-		return HookChainResult{Action: HookBlock, Reason: "bug: unknown hook event " + e.Event}
+		return HookChainResult{Action: HookBlock, Blocked: true, Reason: "bug: unknown hook event " + e.Event}
 	}
-	e = r.complete(e, kind)
+	e = r.complete(s, e, kind)
 	for _, h := range r.hooks {
 		out, run, asked := r.ask(ctx, h, kind, e)
 		if !asked {
 			continue
 		}
 		res.Runs = append(res.Runs, run)
+		if run.Action == hookFailed && out.Action == HookContinue {
+			res.Failed = append(res.Failed, h.Name())
+		}
 		res.add(h.Name(), out)
 		if out.Args != nil {
 			e.Args = out.Args
@@ -136,14 +169,24 @@ func (res *HookChainResult) add(hook string, out HookOutcome) {
 	}
 	res.StopLoop = res.StopLoop || out.StopLoop
 	if out.Action < res.Action {
-		res.Action, res.Hook, res.Reason = out.Action, hook, out.Reason
+		res.Action, res.By, res.Reason = out.Action, hook, out.Reason
+		res.Blocked = out.Action == HookBlock
 		res.Permission, res.Tool = out.Permission, out.Tool
 	}
 }
 
-// complete fills in whose registry this is.
-func (r *HookRegistry) complete(e HookEvent, kind hookEvent) HookEvent {
+// hookFailed is the action of a hook that failed, in a trace.
+const hookFailed = "failed"
+
+// complete fills in what session and registry know.
+func (r *HookRegistry) complete(s *Session, e HookEvent, kind hookEvent) HookEvent {
 	e.Event = kind.name
+	if s != nil && e.Session == "" {
+		e.Session = s.ID()
+	}
+	if e.Result != nil {
+		e.Status, e.Elapsed, e.Generation = e.Result.Status, e.Result.Elapsed, e.Result.Generation
+	}
 	if e.Agent == "" {
 		e.Agent = r.agent
 	}
@@ -166,7 +209,7 @@ func (r *HookRegistry) ask(ctx context.Context, h Hook, kind hookEvent, e HookEv
 		r.tell(h, e, out.Message, false)
 		return out, run, true
 	}
-	run.Action, run.Text = "failed", err.Error()
+	run.Action, run.Text = hookFailed, err.Error()
 	if kind.failureBlocks && !mayFail(h) {
 		return HookOutcome{Action: HookBlock, Reason: "failed: " + err.Error(), Message: out.Message}, run, true
 	}
@@ -199,19 +242,19 @@ func askHook(ctx context.Context, h Hook, kind hookEvent, e HookEvent) (out Hook
 
 // fitting drops what an answer cannot do at this event.
 func (o HookOutcome) fitting(kind hookEvent) HookOutcome {
-	if kind.name != HookPreToolUse {
+	if kind.name != EventPreToolUse {
 		o.Args = nil
 	}
-	if kind.name != HookPostToolUse {
+	if kind.name != EventPostToolUse {
 		o.Output = nil
 	}
 	switch {
 	case o.Action > HookContinue:
 		o.Action = HookBlock
-	case o.Action == HookAllow && kind.name != HookPermissionRequest,
+	case o.Action == HookAllow && kind.name != EventPermissionRequest,
 		o.Action == HookMutateInput && o.Args == nil,
 		o.Action == HookMutateOutput && o.Output == nil,
-		o.Action == HookPermissionRequired && kind.name != HookPreToolUse && kind.name != HookPermissionRequest:
+		o.Action == HookPermissionRequired && kind.name != EventPreToolUse && kind.name != EventPermissionRequest:
 		o.Action = HookContinue
 	case o.Action == HookContinue && o.Args != nil:
 		o.Action = HookMutateInput
@@ -231,16 +274,16 @@ func (r *HookRegistry) tell(h Hook, e HookEvent, text string, failed bool) {
 
 // PreToolUse returns the hooks as the engine asks them, for policy.Config.Hooks.
 // The engine compares the rules again with arguments that a hook changed.
-func (r *HookRegistry) PreToolUse() []policy.Hook {
-	if r == nil {
+func (r *HookRegistry) PreToolUse(s *Session) []policy.Hook {
+	if r = r.of(s); r == nil {
 		return nil
 	}
 	var out []policy.Hook
 	for _, h := range r.hooks {
-		if s, ok := h.(selective); ok && s.event() != HookPreToolUse {
+		if sel, ok := h.(selective); ok && sel.event() != EventPreToolUse {
 			continue
 		}
-		out = append(out, engineHook{r, h})
+		out = append(out, engineHook{r, s, h})
 	}
 	return out
 }
@@ -248,6 +291,7 @@ func (r *HookRegistry) PreToolUse() []policy.Hook {
 // engineHook is one hook as the engine sees it.
 type engineHook struct {
 	r *HookRegistry
+	s *Session
 	h Hook
 }
 
@@ -256,8 +300,8 @@ func (a engineHook) ContinueOnFailure() bool { return mayFail(a.h) }
 
 // PreToolUse implements [policy.Hook].
 func (a engineHook) PreToolUse(ctx context.Context, c policy.Call) (policy.HookResult, error) {
-	kind, _ := findHookEvent(HookPreToolUse)
-	e := a.r.complete(HookEvent{Event: HookPreToolUse, Session: c.Session, Agent: c.Agent, Call: c.ID, Tool: c.Tool, Args: c.Args, Cwd: c.Cwd}, kind)
+	kind, _ := findHookEvent(EventPreToolUse)
+	e := a.r.complete(a.s, HookEvent{Event: EventPreToolUse, Session: c.Session, Agent: c.Agent, Call: c.ID, Tool: c.Tool, Args: c.Args, Cwd: c.Cwd}, kind)
 	out, asked, err := askHook(ctx, a.h, kind, e)
 	if !asked {
 		return policy.HookResult{Action: policy.HookContinue, Skipped: true}, nil
@@ -287,14 +331,14 @@ var ErrNoAnswer = errors.New("the hook has no answer")
 
 // Askers returns the PermissionRequest hooks as answerers, for
 // policy.Config.Askers: each races with the others and with people.
-func (r *HookRegistry) Askers() []policy.Asker {
-	if r == nil {
+func (r *HookRegistry) Askers(s *Session) []policy.Asker {
+	if r = r.of(s); r == nil {
 		return nil
 	}
 	var out []policy.Asker
 	for _, h := range r.hooks {
-		if s, ok := h.(selective); ok && s.event() == HookPermissionRequest {
-			out = append(out, askerHook{r, h})
+		if sel, ok := h.(selective); ok && sel.event() == EventPermissionRequest {
+			out = append(out, askerHook{r, s, h})
 		}
 	}
 	return out
@@ -302,13 +346,14 @@ func (r *HookRegistry) Askers() []policy.Asker {
 
 type askerHook struct {
 	r *HookRegistry
+	s *Session
 	h Hook
 }
 
 // Ask implements [policy.Asker]. A failure is no answer, which never allows.
 func (a askerHook) Ask(ctx context.Context, q policy.Question) (policy.Answer, error) {
-	kind, _ := findHookEvent(HookPermissionRequest)
-	e := a.r.complete(HookEvent{Event: HookPermissionRequest, Session: q.Call.Session, Agent: q.Call.Agent, Call: q.Call.ID,
+	kind, _ := findHookEvent(EventPermissionRequest)
+	e := a.r.complete(a.s, HookEvent{Event: EventPermissionRequest, Session: q.Call.Session, Agent: q.Call.Agent, Call: q.Call.ID,
 		Tool: q.Call.Tool, Args: q.Call.Args, Cwd: q.Call.Cwd}, kind)
 	if q.Reason != nil {
 		e.Reason = q.Reason.String()
