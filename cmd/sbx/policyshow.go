@@ -32,6 +32,7 @@ func effectiveLines(e *settings.Effective) []shown {
 		show("syscalls", e.Syscalls.V, e.Syscalls.From),
 		show("filesystem.tmp", e.Tmp.V, e.Tmp.From),
 		show("filesystem.no_exec_write", e.NoExecWrite.V, e.NoExecWrite.From),
+		show("filesystem.strict_names", e.StrictNames.V, e.StrictNames.From),
 	}
 	for _, g := range e.Paths {
 		key := map[policy.PathAccess]string{policy.GrantRead: "read", policy.GrantWrite: "write", policy.GrantDeny: "deny",

@@ -133,24 +133,31 @@ type terminalAsker struct{ command string }
 // Ask shows one question. Only "y" or "yes" allows.
 func (a terminalAsker) Ask(ctx context.Context, q policy.Question) (policy.Answer, error) {
 	deny := policy.Answer{Verdict: policy.Deny, By: "terminal"}
+	yes, err := askTerminal(ctx, fmt.Sprintf("sbx: asked: %s\nsbx: by: %s\nsbx: run it?", oneLine(a.command), oneLine(q.Reason.String())))
+	if !yes || err != nil {
+		return deny, err
+	}
+	return policy.Answer{Verdict: policy.Allow, By: "terminal"}, nil
+}
+
+// askTerminal asks the person at the controlling terminal. Only "y" or "yes" is
+// yes.
+func askTerminal(ctx context.Context, question string) (yes bool, err error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return deny, err
+		return false, err
 	}
 	defer tty.Close()
 	stop := context.AfterFunc(ctx, func() { _ = tty.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_, err = fmt.Fprintf(tty, "sbx: asked: %s\nsbx: by: %s\nsbx: run it? [y/N] ", oneLine(a.command), oneLine(q.Reason.String()))
-	if err != nil {
-		return deny, err
+	if _, err := fmt.Fprintf(tty, "%s [y/N] ", question); err != nil {
+		return false, err
 	}
 	answer := make([]byte, 64) // a terminal gives one line at a time
 	n, err := tty.Read(answer)
 	if err != nil {
-		return deny, err
+		return false, err
 	}
-	if word := strings.TrimSpace(string(answer[:n])); word == "y" || word == "yes" {
-		return policy.Answer{Verdict: policy.Allow, By: "terminal"}, nil
-	}
-	return deny, nil
+	word := strings.TrimSpace(string(answer[:n]))
+	return word == "y" || word == "yes", nil
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -16,11 +18,12 @@ import (
 
 func trustCommand(p *program) *cli.Command {
 	return &cli.Command{
-		UsageText:   examples("sbx trust", "sbx trust ./sandboxd.toml", "sbx trust list", "sbx trust revoke"),
-		Description: "Lets the policy files of this project loosen, not only tighten, and says what they loosen. Trust is bound to the content that is shown: after a change the file must be trusted again.",
+		UsageText:   examples("sbx trust", "sbx trust --dry-run", "sbx trust --yes ./sandboxd.toml", "sbx trust list", "sbx trust revoke"),
+		Description: "Lets the policy files of this project loosen, not only tighten: shows what they loosen and asks. Without a terminal --yes or --sha256 is the answer. Trust is bound to the content that is shown: after a change the file must be trusted again.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Usage: "the project `DIR`", TakesFile: true},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would have effect, and the digest of each file; change nothing"},
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "trust without a question"},
 			&cli.StringSliceFlag{Name: "sha256", Usage: "trust only content with this `DIGEST`, as --dry-run shows it"},
 		},
 		Action: p.trust,
@@ -58,7 +61,7 @@ func (p *program) trust(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p.reportIgnored(e)
+	p.showLoosened(e, files)
 	if c.Bool("dry-run") {
 		for _, f := range files {
 			if err := p.writeOut("would trust %s (sha256 %s)\n", oneLine(f.path), settings.Digest(f.content)); err != nil {
@@ -66,6 +69,11 @@ func (p *program) trust(c *cli.Context) error {
 			}
 		}
 		return nil
+	}
+	if !c.Bool("yes") && len(c.StringSlice("sha256")) == 0 {
+		if err := p.confirmTrust(c.Context, files); err != nil {
+			return err
+		}
 	}
 	store, err := p.trustStore()
 	if err != nil {
@@ -78,6 +86,42 @@ func (p *program) trust(c *cli.Context) error {
 		if err := p.writeOut("trusted %s (sha256 %s)\n", oneLine(f.path), settings.Digest(f.content)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// showLoosened tells people what would have effect if the files were trusted.
+func (p *program) showLoosened(e *settings.Effective, files []fileToTrust) {
+	any := false
+	for _, n := range e.Ignored {
+		if !n.Untrusted() || !slices.ContainsFunc(files, func(f fileToTrust) bool { return f.path == n.Source.File }) {
+			p.note("ignored", n.String())
+			continue
+		}
+		any = true
+		p.note("trust", settings.Label(n.Source)+": "+n.What)
+	}
+	if !any {
+		p.note("trust", "nothing more would have effect than now")
+	}
+}
+
+// confirmTrust asks the person at the terminal whether files are to be trusted.
+func (p *program) confirmTrust(ctx context.Context, files []fileToTrust) error {
+	if p.stdin == nil || !isTerminal(int(p.stdin.Fd())) {
+		return misuse("look at it with sbx trust --dry-run, then sbx trust --yes, or --sha256 DIGEST for exactly what you saw",
+			"sbx trust asks a person, and there is no terminal")
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, oneLine(f.path))
+	}
+	yes, err := askTerminal(ctx, "sbx: trust "+strings.Join(names, " and ")+"?")
+	if err != nil {
+		return &failure{code: exitSandbox, stage: "trust", hint: "sbx trust --yes trusts without a question", err: err}
+	}
+	if !yes {
+		return &failure{code: exitSandbox, stage: "trust", hint: "what the file tightens holds as before", err: errors.New("nothing was trusted")}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type swapper struct {
 }
 
 func (s *swapper) Write(p []byte) (int, error) {
-	if !s.done && strings.Contains(string(p), "ignored") {
+	if !s.done && strings.Contains(string(p), "trust") {
 		s.done = true
 		if err := os.WriteFile(s.file, []byte(s.text), 0o644); err != nil {
 			s.t.Error(err)
@@ -55,7 +55,7 @@ func TestTrustCoversWhatWasShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		errs := &swapper{t: t, file: file, text: swappedPolicy}
-		if code, _ := sbxIn(t, work, errs, append([]string{"trust"}, names...)...); code != 0 || !errs.done {
+		if code, _ := sbxIn(t, work, errs, append([]string{"trust", "--yes"}, names...)...); code != 0 || !errs.done {
 			t.Fatalf("trust %v: exit status %d, swapped %v: %s", names, code, errs.done, errs.String())
 		}
 		if code, out := sbxIn(t, work, &swapper{done: true}, "check", "evil x"); code != checkAsk {

@@ -37,6 +37,7 @@ func (e *Effective) Config() (policy.Config, error) {
 		Workspace:     e.Workspace,
 		Home:          e.Home,
 		PrivateTmp:    e.Tmp.V != "none",
+		Strict:        e.StrictNames.V,
 		MaxFileSize:   max(e.Limits.MaxFileSize.V, 0),
 		Bypass:        policy.Bypass{EnabledAtStart: e.Mode.From.Kind == policy.SourceCLI},
 	}

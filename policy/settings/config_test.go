@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -98,4 +99,45 @@ func TestLintNamesFileAndLine(t *testing.T) {
 		}
 	}
 	t.Errorf("the shadowed allow rule of line 4 is not reported: %+v", p.load(p.options()).Lint(nil, time.Now()))
+}
+
+// The file tools refuse names that mean something else on Windows when a file
+// says so, also one that came with the project.
+func TestStrictNamesIsASetting(t *testing.T) {
+	verdict := func(eng *policy.Engine, e *Effective, name string) policy.Verdict {
+		t.Helper()
+		call := policy.Call{Tool: "file_write", Args: policy.Args{"file_path": name, "content": "x"}, Cwd: e.Workspace}
+		return eng.Check(t.Context(), call).Verdict
+	}
+	const loose = "[rules]\nallow = [\"file_write\"]\n"
+	for _, tt := range []struct {
+		name, user, project string
+		want                policy.Verdict
+	}{
+		{"nobody says so", loose, "", policy.Allow},
+		{"the user does", loose + "[filesystem]\nstrict_names = true\n", "", policy.Deny},
+		{"the project does", loose, "[filesystem]\nstrict_names = true\n", policy.Deny},
+		{"the project cannot lift it", loose + "[filesystem]\nstrict_names = true\n", "[filesystem]\nstrict_names = false\n", policy.Deny},
+	} {
+		p := newPlace(t)
+		p.user(tt.user)
+		if tt.project != "" {
+			p.write(filepath.Join(p.work, ProjectFile), tt.project)
+		}
+		e := p.load(p.options())
+		cfg, err := e.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		eng, err := policy.NewEngine(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := verdict(eng, e, "PROGRA~1"); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		if got := verdict(eng, e, "program"); got != policy.Allow {
+			t.Errorf("%s: an ordinary name: %v", tt.name, got)
+		}
+	}
 }

@@ -145,7 +145,7 @@ func ruleTOML(r policy.Rule) string {
 }
 
 func (w *tomlWriter) filesystem(p *Policy, prefix string) {
-	if len(p.Paths) == 0 && !p.Tmp.Set && !p.NoExecWrite.Set {
+	if len(p.Paths) == 0 && !p.Tmp.Set && !p.NoExecWrite.Set && !p.StrictNames.Set {
 		return
 	}
 	w.table(prefix, "filesystem")
@@ -165,6 +165,9 @@ func (w *tomlWriter) filesystem(p *Policy, prefix string) {
 	w.word("tmp", p.Tmp)
 	if p.NoExecWrite.Set {
 		w.line("no_exec_write = %t", p.NoExecWrite.V)
+	}
+	if p.StrictNames.Set {
+		w.line("strict_names = %t", p.StrictNames.V)
 	}
 }
 

@@ -21,6 +21,9 @@ func (n Note) String() string {
 	return Label(n.Source) + ": " + n.What + ": " + n.Why
 }
 
+// Untrusted reports whether trust would give it effect.
+func (n Note) Untrusted() bool { return n.Why == untrusted }
+
 // Label names a source for a person: "project sandboxd.toml:14".
 func Label(s policy.Source) string {
 	out := s.Kind.String()
@@ -98,6 +101,7 @@ func (m *merger) scalars(l layer) {
 	pick(m, l, "filesystem.tmp", &out.Tmp, l.Tmp, tmpLoosens)
 	pick(m, l, "syscalls", &out.Syscalls, l.Syscalls, syscallsLoosen)
 	pick(m, l, "filesystem.no_exec_write", &out.NoExecWrite, l.NoExecWrite, switchedOff)
+	pick(m, l, "filesystem.strict_names", &out.StrictNames, l.StrictNames, switchedOff)
 	// A forbidden mode stays forbidden, whoever says so.
 	out.ForbidModes = append(slices.Clone(l.ForbidModes), out.ForbidModes...)
 }

@@ -63,6 +63,8 @@ type Policy struct {
 	EnvSet      []Entry // NAME=VALUE
 	Syscalls    Value[string]
 	NoExecWrite Value[bool]
+	// StrictNames refuses names that mean something else on Windows.
+	StrictNames Value[bool]
 	ForbidModes []Entry // modes that may not be used
 	Hooks       []Hook
 	Profiles    map[string]*Policy

@@ -18,10 +18,14 @@ func (d *decoder) filesystem(m member) error {
 	switch m.key {
 	case "tmp":
 		d.p.Tmp, err = d.word(m.value, "filesystem.tmp", []string{"private", "none"})
-	case "no_exec_write":
+	case "no_exec_write", "strict_names":
 		var yes bool
-		yes, err = d.boolOf(m.value, "filesystem.no_exec_write")
-		d.p.NoExecWrite = set(yes, d.from(m.value))
+		yes, err = d.boolOf(m.value, "filesystem."+m.key)
+		into := &d.p.NoExecWrite
+		if m.key == "strict_names" {
+			into = &d.p.StrictNames
+		}
+		*into = set(yes, d.from(m.value))
 	default:
 		err = d.paths(m.value, "filesystem."+m.key, access[m.key])
 	}

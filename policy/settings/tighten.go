@@ -50,6 +50,7 @@ func builtin() *Policy {
 		Tmp:         set("private", from),
 		Syscalls:    set("default", from),
 		NoExecWrite: set(false, from),
+		StrictNames: set(false, from),
 		Network:     []Entry{{"none", from}},
 	}
 }
