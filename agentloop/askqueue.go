@@ -1,9 +1,12 @@
 package agentloop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"sandboxd/policy"
@@ -75,46 +78,265 @@ type AskQueueOptions struct {
 	Now       func() time.Time // nil: time.Now
 }
 
+// askTimeout is how long a question waits (requirement 150).
+const askTimeout = 120 * time.Second
+
 // AskQueue holds the questions that wait for a person. It is safe for concurrent
 // use.
-type AskQueue struct{ o AskQueueOptions }
+//
+// # After a restart
+//
+// The call that asked died with the daemon and never ran. Its question is there
+// again, with the whole time to answer it. What is answered then is kept for the
+// same call (session, tool, arguments, directory), which takes the answer without
+// a new question when it is repeated before the time is over, once; repeated
+// earlier, it waits for the same question. "Always" is kept at once.
+type AskQueue struct {
+	o AskQueueOptions
+
+	mu        sync.Mutex
+	pending   map[string]*question
+	settled   map[string]StoredAnswer // of questions that were answered lately
+	order     []string                // of settled, oldest first
+	kept      map[string]keptAnswer   // by digest: answers whose call is to come again
+	answerers map[int]answerer
+	attached  int // the last key of answerers
+	watchers  map[int]chan struct{}
+	watched   int
+}
+
+// answerer is somebody who said to be there.
+type answerer struct {
+	peer Peer
+	name string
+}
+
+// keptAnswer waits for the repetition of a call.
+type keptAnswer struct {
+	answer  policy.Answer
+	expires time.Time
+}
+
+// question is one pending question.
+type question struct {
+	shown   PendingQuestion
+	session *Session
+	call    policy.Call
+	// answer is closed when it is settled; won is what was said. Both are nil
+	// while no call waits for it (after a restart).
+	done chan struct{}
+	won  policy.Answer
+	gone bool // no call waits
+	// settling is set while an answer is being stored: nobody else may win.
+	settling bool
+	restored bool
+}
+
+// maxSettled bounds how many answers are remembered to tell losers who won.
+const maxSettled = 1000
+
+// maxPending bounds the questions that wait: of one user, so that nobody buries
+// the questions of others.
+const maxPending = 200
 
 // NewAskQueue returns an empty queue.
-func NewAskQueue(o AskQueueOptions) *AskQueue { return &AskQueue{o: o} }
+func NewAskQueue(o AskQueueOptions) *AskQueue {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Timeout == 0 {
+		o.Timeout = askTimeout
+	}
+	return &AskQueue{o: o, pending: map[string]*question{}, settled: map[string]StoredAnswer{}, kept: map[string]keptAnswer{},
+		answerers: map[int]answerer{}, watchers: map[int]chan struct{}{}}
+}
 
 // Asker puts the questions of a session into the queue.
-func (q *AskQueue) Asker(s *Session) policy.Asker { return noAsker{} }
+func (q *AskQueue) Asker(s *Session) policy.Asker { return queueAsker{q, s} }
 
-type noAsker struct{}
-
-func (noAsker) Ask(context.Context, policy.Question) (policy.Answer, error) {
-	return policy.Answer{}, errors.New("no answerer is attached")
+type queueAsker struct {
+	q *AskQueue
+	s *Session
 }
 
-// Pending returns the questions that peer may answer, oldest first.
-func (q *AskQueue) Pending(peer Peer) []PendingQuestion { return nil }
+// ErrNoAnswerer reports that nobody is there to answer.
+var ErrNoAnswerer = errors.New("no answerer is attached")
 
-// Get returns one of them, or [ErrNoQuestion].
-func (q *AskQueue) Get(id string, peer Peer) (PendingQuestion, error) {
-	return PendingQuestion{}, ErrNoQuestion
+// Ask waits for an answer, or returns at once when nobody is attached.
+func (a queueAsker) Ask(ctx context.Context, asked policy.Question) (policy.Answer, error) {
+	return a.q.ask(ctx, a.s, asked)
 }
 
-// Answer settles a question. Of several answers the first counts, also over a
-// restart. Errors: *[ErrAnswered], [ErrNoQuestion], [ErrExpired],
-// [ErrNothingToKeep].
-func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer) (AnswerOutcome, error) {
-	return AnswerOutcome{}, ErrNoQuestion
+func (q *AskQueue) ask(ctx context.Context, s *Session, asked policy.Question) (policy.Answer, error) {
+	digest := digestOf(s, asked.Call)
+	if answer, ok := q.takeKept(digest); ok {
+		return answer, nil
+	}
+	if !q.someoneFor(s) {
+		return policy.Answer{}, ErrNoAnswerer
+	}
+	w, err := q.put(ctx, s, asked, digest)
+	if err != nil {
+		return policy.Answer{}, err
+	}
+	select {
+	case <-w.done:
+		return w.won, nil
+	case <-ctx.Done():
+	}
+	by := "timeout"
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		by = "cancelled"
+	}
+	return q.giveUp(w, by, ctx.Err())
+}
+
+// giveUp settles a question that nobody answered. If an answer came first, it
+// counts.
+func (q *AskQueue) giveUp(w *question, by string, err error) (policy.Answer, error) {
+	won, serr := q.settle(context.Background(), w, StoredAnswer{Verdict: "deny", By: by, When: q.o.Now().UTC()}, policy.Answer{Verdict: policy.Deny, By: by})
+	if won || serr != nil {
+		return policy.Answer{}, err
+	}
+	select {
+	case <-w.done:
+		return w.won, nil
+	case <-time.After(time.Second):
+		return policy.Answer{}, err
+	}
+}
+
+// put adds a question, or joins the same one that a restart left.
+func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, digest string) (*question, error) {
+	q.mu.Lock()
+	own := 0
+	for _, w := range q.pending {
+		if w.restored && w.gone && w.shown.Digest == digest && !w.settling {
+			w.gone, w.call = false, asked.Call
+			q.mu.Unlock()
+			return w, nil
+		}
+		if w.shown.UID == s.peer.UID() {
+			own++
+		}
+	}
+	q.mu.Unlock()
+	if own >= maxPending {
+		return nil, fmt.Errorf("%d questions of uid %d wait already", own, s.peer.UID())
+	}
+	w := &question{session: s, call: asked.Call, done: make(chan struct{})}
+	w.shown = q.describe(s, asked, digest)
+	if q.o.Store != nil {
+		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.redactor())); err != nil {
+			return nil, fmt.Errorf("the question cannot be kept: %w", err)
+		}
+		if _, err := q.o.Store.Append(ctx, askRow(w.shown, s)); err != nil {
+			return nil, fmt.Errorf("the question cannot be recorded: %w", err)
+		}
+	}
+	q.mu.Lock()
+	q.pending[w.shown.ID] = w
+	q.mu.Unlock()
+	q.o.Metrics.add(1, "sandboxd_questions_pending")
+	s.events.Publish(EventQuestionAsked, w.shown)
+	q.changed()
+	return w, nil
+}
+
+// someoneFor reports whether anybody who may answer for s is there.
+func (q *AskQueue) someoneFor(s *Session) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range q.answerers {
+		if a.peer.owns(s.peer.UID()) {
+			return true
+		}
+	}
+	return false
 }
 
 // Attach says that an answerer is there, so that questions of the peer's
-// sessions (of all, for an admin) wait. Without one they are denied at once.
-func (q *AskQueue) Attach(peer Peer, name string) (detach func()) { return func() {} }
+// sessions (of all, for an admin) wait. Without one they are denied at once. The
+// function it returns may be called again.
+func (q *AskQueue) Attach(peer Peer, name string) (detach func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.attached++
+	id := q.attached
+	q.answerers[id] = answerer{peer, name}
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.answerers, id)
+	}
+}
+
+// Answerers are the names of those who are there for uid.
+func (q *AskQueue) Answerers(uid int) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []string
+	for _, a := range q.answerers {
+		if a.peer.owns(uid) {
+			out = append(out, a.name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Pending returns the questions that peer may answer, oldest first.
+func (q *AskQueue) Pending(peer Peer) []PendingQuestion {
+	q.expireOld()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []PendingQuestion
+	for _, w := range q.pending {
+		if peer.owns(w.shown.UID) && !w.settling {
+			out = append(out, w.shown)
+		}
+	}
+	slices.SortFunc(out, func(a, b PendingQuestion) int {
+		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// Get returns one of them, or [ErrNoQuestion].
+func (q *AskQueue) Get(id string, peer Peer) (PendingQuestion, error) {
+	q.expireOld()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.pending[id]
+	if w == nil || !peer.owns(w.shown.UID) {
+		return PendingQuestion{}, ErrNoQuestion
+	}
+	return w.shown, nil
+}
 
 // Watch returns a channel that gets a value whenever the pending questions
 // changed, and a function that ends it.
 func (q *AskQueue) Watch() (changed <-chan struct{}, stop func()) {
-	return make(chan struct{}), func() {}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.watched++
+	id := q.watched
+	c := make(chan struct{}, 1)
+	q.watchers[id] = c
+	return c, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.watchers, id)
+	}
 }
 
-// Restore reads the pending questions of the Store after a restart.
-func (q *AskQueue) Restore(ctx context.Context) error { return nil }
+func (q *AskQueue) changed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range q.watchers {
+		select {
+		case c <- struct{}{}:
+		default: // it has not looked yet
+		}
+	}
+}

@@ -53,6 +53,26 @@ func CurrentCaller(environ []string) (Caller, []string) {
 	return c, warnings
 }
 
+// CallerOf describes another process's user from what the kernel and the client
+// say. The directories are only named: who uses them makes them with the rights
+// of that user. Cwd is left to the caller.
+func CallerOf(uid, gid int, groups []int, environ []string) Caller {
+	c := Caller{Environ: environ, UID: uid, GID: gid, Groups: groups}
+	c.Home = lookupEnv(environ, "HOME")
+	if c.Home == "" {
+		if a, ok := accountOf(uid); ok {
+			c.Home = a.home
+		}
+	}
+	if !filepath.IsAbs(c.Home) {
+		c.Home = ""
+	}
+	c.ConfigDir = ownDir(environ, "XDG_CONFIG_HOME", c.Home, ".config")
+	c.StateDir = ownDir(environ, "XDG_STATE_HOME", c.Home, ".local/state")
+	c.CacheDir = ownDir(environ, "XDG_CACHE_HOME", c.Home, ".cache")
+	return c
+}
+
 // ownDir names our directory below an XDG base. Relative XDG values are
 // ignored, as their specification asks.
 func ownDir(environ []string, variable, home, fallback string) string {

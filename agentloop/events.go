@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"encoding/json"
+	"sync"
 	"time"
 )
 
@@ -14,28 +15,145 @@ type Event struct {
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
+// Types of events.
+const (
+	EventCallDecided     = "call.decided"
+	EventCallStarted     = "call.started"
+	EventCallFinished    = "call.finished"
+	EventQuestionAsked   = "question.asked"
+	EventQuestionSettled = "question.settled"
+	EventModeChanged     = "session.mode"
+	EventRulesChanged    = "session.rules"
+	EventPolicyReloaded  = "policy.reloaded"
+	EventPolicyRefused   = "policy.refused"
+	EventSessionStopped  = "session.stopped"
+	// The life of a cancellation, in this order (requirement 140).
+	EventCancelInserted = "cancel.inserted"
+	EventCancelBlocked  = "cancel.blocked"
+	EventCancelLoop     = "cancel.loop"
+	EventCancelTools    = "cancel.tools"
+	EventCancelRemoved  = "cancel.removed"
+)
+
+const (
+	// keptEvents bounds the events that a session keeps for a reader who comes
+	// back. A turn makes some ten.
+	keptEvents = 1024
+	// maxEventBytes bounds the data of one event; a longer one is told of
+	// without its data.
+	maxEventBytes = 64 << 10
+	// readerEvents is how far a reader may fall behind before it is let go.
+	readerEvents = 256
+)
+
 // Events keeps the last events of one session and hands them to subscribers. It
-// is safe for concurrent use.
-type Events struct{}
+// is safe for concurrent use; publishing never waits for a reader.
+type Events struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	last    int64
+	ring    []Event // at most keptEvents, oldest first
+	readers map[*Subscription]chan Event
+	closed  bool
+}
+
+func newEvents(now func() time.Time) *Events {
+	return &Events{now: now, readers: map[*Subscription]chan Event{}}
+}
 
 // Subscription is one reader of events.
 type Subscription struct {
-	// C gives the events in order and is closed at the end of the session, by
-	// Close, and when the reader is too slow ([Subscription.Lost]).
+	// C gives the events in order. It is closed at the end of the session, by
+	// Close, and when the reader fell too far behind; it then subscribes again
+	// after the last event it has.
 	C <-chan Event
 	// Missed says that events after the given id are gone already.
 	Missed bool
+
+	from *Events
 }
 
 // Publish adds an event; data is encoded as JSON.
-func (e *Events) Publish(kind string, data any) {}
+func (e *Events) Publish(kind string, data any) {
+	if e == nil {
+		return
+	}
+	text, err := json.Marshal(data)
+	if err != nil || len(text) > maxEventBytes {
+		text = []byte(`{"omitted":"too long or not encodable"}`)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.last++
+	ev := Event{ID: e.last, Type: kind, Time: e.now().UTC(), Data: text}
+	if len(e.ring) == keptEvents {
+		copy(e.ring, e.ring[1:])
+		e.ring = e.ring[:keptEvents-1]
+	}
+	e.ring = append(e.ring, ev)
+	for s, c := range e.readers {
+		select {
+		case c <- ev:
+		default:
+			delete(e.readers, s)
+			close(c)
+		}
+	}
+}
 
-// Subscribe returns the events after the given id, and those that follow.
+// Subscribe returns the kept events after the given id, and those that follow. An
+// id that was never given, as after a restart of the daemon, counts as missed.
 func (e *Events) Subscribe(after int64) *Subscription {
-	c := make(chan Event)
-	close(c)
-	return &Subscription{C: c}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first := e.last - int64(len(e.ring)) + 1
+	s := &Subscription{from: e, Missed: after > e.last || after < first-1}
+	start := 0
+	if !s.Missed {
+		start = int(after - (first - 1))
+	}
+	missing := e.ring[start:]
+	c := make(chan Event, len(missing)+readerEvents)
+	for _, ev := range missing {
+		c <- ev
+	}
+	s.C = c
+	if e.closed {
+		close(c)
+	} else {
+		e.readers[s] = c
+	}
+	return s
+}
+
+// Last is the id of the last event; 0 before the first.
+func (e *Events) Last() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
 }
 
 // Close ends the subscription.
-func (s *Subscription) Close() {}
+func (s *Subscription) Close() {
+	s.from.mu.Lock()
+	defer s.from.mu.Unlock()
+	if c, ok := s.from.readers[s]; ok {
+		delete(s.from.readers, s)
+		close(c)
+	}
+}
+
+// close ends all subscriptions; nothing is published any more.
+func (e *Events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for s, c := range e.readers {
+		delete(e.readers, s)
+		close(c)
+	}
+}

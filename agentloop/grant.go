@@ -61,7 +61,9 @@ type Report struct {
 	// Protected are the protected names with the level that holds for this run.
 	Protected []ProtectedPath
 	Gaps      []exec.Gap
-	Warnings  []string
+	// Added are the paths that were approved for this call alone.
+	Added    []Line
+	Warnings []string
 	// UserNote says when the command runs as someone else than the caller.
 	UserNote string
 	// Cleanup removes what was made for this run alone. It is never nil, may
@@ -214,7 +216,12 @@ func (w Workspace) gitMounts(h HostView) []string {
 // addAsked enters the paths of the policy.
 func (b *builder) addAsked(list []asked) {
 	for _, a := range list {
-		if b.g.ReadOnlyWorkspace {
+		if a.grant.OneCall {
+			if up, ok := b.set.at(a.path); ok && up.Access >= a.access && up.Kind == exec.Bind {
+				continue // granted anyhow
+			}
+			b.report.Added = append(b.report.Added, Line{Path: a.path, Access: a.access, Reason: "approved for this call"})
+		} else if b.g.ReadOnlyWorkspace {
 			a.access = min(a.access, exec.ReadOnly)
 		}
 		b.set.addLinks(a.links)

@@ -1,16 +1,67 @@
 package agentloop
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"sandboxd/policy"
 )
 
 // Session is the state of one client: its policy, its own rules and mode, its
-// queue and its events. Nothing of it is shared with another session. It is safe
-// for concurrent use.
+// live calls and its events. Nothing of it is shared with another session. It is
+// safe for concurrent use.
 type Session struct {
-	id     string
-	peer   Peer
-	events *Events
+	id        string
+	peer      Peer
+	created   time.Time
+	workspace string // links resolved; empty in sbx run, where each call detects it
+	request   SessionRequest
+	parts     sessionParts
+	events    *Events
+	secrets   *Redactor
+	steps     atomic.Int64
+	// revision changes with everything that may change a decision.
+	revision atomic.Int64
+
+	mu        sync.Mutex
+	force     PolicyInForce
+	engine    *policy.Engine
+	own       []SessionRule
+	mode      string // set by SetMode; empty: the policy's
+	calls     map[string]*liveCall
+	cancelled bool
+	closed    string // the reason, once it is
+	idle      chan struct{}
+}
+
+// sessionParts are what a session needs of its surroundings.
+type sessionParts struct {
+	confinement policy.Confinement
+	asks        *AskQueue
+	hooks       *HookRegistry
+	now         func() time.Time
+	// changed keeps the state of the session. Nil: it is not kept.
+	changed func(*Session) error
+}
+
+// LocalSession is the session of one command in this process, as in sbx run: no
+// daemon, nothing kept, and only what the configuration says.
+func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
+	s := newSession("local", Peer{Caller: c}, SessionRequest{Cwd: c.Cwd, Environ: c.Environ}, sessionParts{now: time.Now})
+	s.workspace = p.Config.Workspace
+	return s, s.install(p)
+}
+
+func newSession(id string, peer Peer, r SessionRequest, parts sessionParts) *Session {
+	return &Session{id: id, peer: peer, request: r, parts: parts, created: parts.now().UTC(), events: newEvents(parts.now),
+		secrets: NewRedactor(r.Environ), calls: map[string]*liveCall{}}
 }
 
 // ID names the session.
@@ -22,44 +73,286 @@ func (s *Session) Peer() Peer { return s.peer }
 // Events are what happens in the session.
 func (s *Session) Events() *Events { return s.events }
 
-// State is the session as it is shown and kept.
-func (s *Session) State() SessionState { return SessionState{ID: s.id, UID: s.peer.UID()} }
+// Workspace is the root of the work, links resolved.
+func (s *Session) Workspace() string { return s.workspace }
+
+// Redactor masks the session's secrets.
+func (s *Session) Redactor() *Redactor { return s.secrets }
+
+func (s *Session) redactor() *Redactor { return s.secrets }
+
+// State is the session as it is shown and kept, without secrets.
+func (s *Session) State() SessionState {
+	mode := s.Mode().String()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.peer.Caller
+	return SessionState{
+		ID: s.id, UID: c.UID, GID: c.GID, Groups: c.Groups, Created: s.created, Workspace: s.workspace, Mode: mode,
+		Policy: s.request.Policy, Profile: s.request.Profile, Environ: MaskEnviron(s.request.Environ), Rules: slices.Clone(s.own),
+		Cwd: s.request.Cwd, Grant: maskedGrant(s.request.Grant),
+	}
+}
+
+// maskedGrant leaves out values that look secret: they do not outlive the daemon.
+func maskedGrant(g policy.Grant) policy.Grant {
+	g.EnvSet = MaskEnviron(g.EnvSet)
+	return g
+}
+
+// asUser calls f with the file access rights of the session's user.
+func (s *Session) asUser(f func()) error {
+	c := s.peer.Caller
+	return withUser(c.UID, c.GID, c.Groups, f)
+}
+
+// expand makes a path of a call absolute.
+func (s *Session) expand(path, dir string) string {
+	if rest, ok := cutHome(path); ok && s.peer.Caller.Home != "" {
+		return filepath.Join(s.peer.Caller.Home, rest)
+	}
+	if filepath.IsAbs(path) {
+		return path
+	}
+	if dir == "" {
+		dir = s.workspace
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + path
+}
+
+// install puts a policy in force: it builds the engine with the session's own
+// rules and mode. Nothing changes when that fails. A policy that does nothing but
+// deny and ask, and has no rule, needs no engine.
+func (s *Session) install(p PolicyInForce) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cfg := p.Config
+	cfg.Rules = slices.Clone(cfg.Rules)
+	if !cfg.OnlyRules {
+		cfg.AppliesEnv = true
+		cfg.Confinement = s.parts.confinement
+		cfg.AsRoot = s.peer.Caller.UID == 0
+		cfg.Hooks = slices.Clone(cfg.Hooks)
+		for _, h := range s.parts.hooks.PreToolUse(s) {
+			cfg.Hooks = append(cfg.Hooks, ownThreadHook{h})
+		}
+		if s.parts.asks != nil {
+			cfg.Askers = append(slices.Clone(cfg.Askers), s.parts.asks.Asker(s))
+		}
+		if s.mode != "" {
+			if m, err := policy.ParseMode(s.mode); err == nil {
+				cfg.Mode = m
+			}
+		}
+	}
+	for _, r := range s.own {
+		rule, err := r.rule()
+		if err != nil {
+			return err
+		}
+		cfg.Rules = append(cfg.Rules, rule)
+	}
+	var engine *policy.Engine
+	if !cfg.OnlyRules || len(cfg.Rules) > 0 || len(cfg.Hooks) > 0 {
+		var err error
+		if engine, err = policy.NewEngine(cfg); err != nil {
+			return err
+		}
+	}
+	p.Generation = s.force.Generation + 1
+	s.force, s.engine = p, engine
+	s.revision.Add(1)
+	return nil
+}
+
+// rule is a rule of the session as the engine takes it.
+func (r SessionRule) rule() (policy.Rule, error) {
+	kind, err := policy.ParseKind(r.Kind)
+	return policy.Rule{Kind: kind, Pattern: r.Pattern, Source: policy.Source{Kind: policy.SourceSession}}, err
+}
+
+// ownThreadHook runs a hook on a thread with the daemon's own rights: a decision
+// looks at files with those of the user, and a process that is started from such
+// a thread would inherit them half.
+type ownThreadHook struct{ policy.Hook }
+
+func (h ownThreadHook) PreToolUse(ctx context.Context, c policy.Call) (res policy.HookResult, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				res, err = policy.HookResult{}, fmt.Errorf("hook panicked: %v", p)
+			}
+		}()
+		res, err = h.Hook.PreToolUse(ctx, c)
+	}()
+	<-done
+	return res, err
+}
+
+func (s *Session) inForce() PolicyInForce {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.force
+}
+
+func (s *Session) engineNow() *policy.Engine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.engine
+}
+
+func (s *Session) onlyRules() bool     { return s.inForce().Config.OnlyRules }
+func (s *Session) runUnrecorded() bool { return s.inForce().RunUnrecorded }
+func (s *Session) nextStep() int       { return int(s.steps.Add(1)) }
+
+// decide asks the engine with the rights of the user; live also asks hooks and
+// people. The generation is that of the policy which decided.
+func (s *Session) decide(ctx context.Context, c ToolCall, live bool) (d policy.Decision, generation int64) {
+	s.mu.Lock()
+	e, generation := s.engine, s.force.Generation
+	s.mu.Unlock()
+	if e == nil {
+		return policy.Decision{CallID: c.ID, Verdict: policy.Allow, Args: c.Args, Reason: policy.DefaultReason{Text: "run by a person: no rule denies or asks"}}, generation
+	}
+	err := s.asUser(func() {
+		if live {
+			d = e.Decide(ctx, c.Call)
+		} else {
+			d = e.Check(ctx, c.Call)
+		}
+	})
+	if err != nil {
+		d = policy.Decision{CallID: c.ID, Verdict: policy.Deny, Args: c.Args, Reason: policy.SafetyReason{Check: "identity", Text: err.Error()}}
+	}
+	return d, generation
+}
+
+// Check decides without asking anybody, and says how the call could be allowed.
+func (s *Session) Check(ctx context.Context, c policy.Call) (policy.Decision, int64) {
+	return s.decide(ctx, ToolCall{Call: c}, false)
+}
 
 // Rules returns all rules in force, the session's own among them
 // (policy.SourceSession).
-func (s *Session) Rules() []policy.Rule { return nil }
+func (s *Session) Rules() []policy.Rule {
+	if e := s.engineNow(); e != nil {
+		return e.Rules().Rules()
+	}
+	return nil
+}
+
+// OwnRules returns the session's own rules, oldest first.
+func (s *Session) OwnRules() []SessionRule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.own)
+}
+
+// maxOwnRules bounds the rules of one session: each decision looks at them.
+const maxOwnRules = 1000
+
+// ErrTooManyRules reports that a session has as many rules as it may have.
+var ErrTooManyRules = fmt.Errorf("a session has at most %d rules of its own", maxOwnRules)
+
+// errNoEngine: a session of sbx run takes no rules later.
+var errNoEngine = errors.New("this session takes no rules")
 
 // AddRule adds a rule to this session alone, for every call that has not
 // started. by is kept beside it: "uid 1000". The error is a *policy.RuleError.
-func (s *Session) AddRule(kind policy.Kind, pattern, by string) error { return ErrNoSession }
+func (s *Session) AddRule(kind policy.Kind, pattern, by string) error {
+	s.mu.Lock()
+	if err := s.addRule(kind, pattern, by); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.mu.Unlock()
+	s.events.Publish(EventRulesChanged, map[string]string{"op": "add", "kind": kind.String(), "rule": pattern, "by": by})
+	return s.keep()
+}
+
+func (s *Session) addRule(kind policy.Kind, pattern, by string) error {
+	if s.engine == nil {
+		return errNoEngine
+	}
+	if len(s.own) >= maxOwnRules {
+		return ErrTooManyRules
+	}
+	own := SessionRule{Kind: kind.String(), Pattern: pattern, Added: s.parts.now().UTC(), By: by}
+	if slices.ContainsFunc(s.own, func(r SessionRule) bool { return r.Kind == own.Kind && r.Pattern == own.Pattern }) {
+		return nil
+	}
+	rule, err := own.rule()
+	if err != nil {
+		return err
+	}
+	if err := s.engine.AddRule(rule); err != nil {
+		return err
+	}
+	s.own = append(s.own, own)
+	s.revision.Add(1)
+	return nil
+}
 
 // RemoveRule removes one of the session's own rules and says whether there was
 // one. Rules of policy files are not removed here.
 func (s *Session) RemoveRule(kind policy.Kind, pattern string) (bool, error) {
-	return false, ErrNoSession
+	s.mu.Lock()
+	n := len(s.own)
+	s.own = slices.DeleteFunc(s.own, func(r SessionRule) bool { return r.Kind == kind.String() && r.Pattern == pattern })
+	if len(s.own) == n {
+		s.mu.Unlock()
+		return false, nil
+	}
+	_, err := s.engine.RemoveRule(kind, pattern, policy.SourceSession)
+	s.revision.Add(1)
+	s.mu.Unlock()
+	s.events.Publish(EventRulesChanged, map[string]string{"op": "remove", "kind": kind.String(), "rule": pattern})
+	return true, errors.Join(err, s.keep())
 }
 
 // Mode returns the mode in force.
-func (s *Session) Mode() policy.Mode { return policy.ModeDefault }
+func (s *Session) Mode() policy.Mode {
+	if e := s.engineNow(); e != nil {
+		return e.Mode()
+	}
+	return policy.ModeDefault
+}
 
 // SetMode changes the mode for every call that has not started, also for those
 // in the queue. The error is policy.ErrModeRefused.
-func (s *Session) SetMode(m policy.Mode) error { return ErrNoSession }
+func (s *Session) SetMode(m policy.Mode) error {
+	s.mu.Lock()
+	if s.engine == nil {
+		s.mu.Unlock()
+		return errNoEngine
+	}
+	if err := s.engine.SetMode(m); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.mode = m.String()
+	s.revision.Add(1)
+	s.mu.Unlock()
+	s.events.Publish(EventModeChanged, map[string]string{"mode": m.String()})
+	return s.keep()
+}
 
-// Cancel ends what the session does: calls that may be interrupted end at once,
-// others finish, and no further call starts until the turn has ended
-// ([Session.TurnEnded]). It may be called again.
-func (s *Session) Cancel(by string) {}
-
-// Cancelled reports whether the session was cancelled and its turn has not ended.
-func (s *Session) Cancelled() bool { return false }
-
-// TurnEnded lifts a cancellation: calls are accepted again.
-func (s *Session) TurnEnded() {}
+// keep writes the state to the store.
+func (s *Session) keep() error {
+	if s.parts.changed == nil {
+		return nil
+	}
+	return s.parts.changed(s)
+}
 
 // Generation counts the policies of the session: it changes when one was read
 // again. A rule or a mode of the session does not change it.
-func (s *Session) Generation() int64 { return 0 }
+func (s *Session) Generation() int64 { return s.inForce().Generation }
+
+// Warnings say what the policy in force says in vain.
+func (s *Session) Warnings() []string { return s.inForce().Warnings }
 
 // Hooks are the hooks that the policy in force declares.
-func (s *Session) Hooks() []HookSpec { return nil }
+func (s *Session) Hooks() []HookSpec { return s.inForce().Hooks }

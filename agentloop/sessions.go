@@ -2,7 +2,13 @@ package agentloop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"sandboxd/policy"
 )
@@ -36,7 +42,9 @@ type PolicyInForce struct {
 	// Config is complete but for hooks, askers and what the host confines.
 	Config policy.Config
 	Grant  policy.Grant
-	Hooks  []HookSpec
+	// ManagedLimits are the limits of the managed policy, which no call exceeds.
+	ManagedLimits policy.GrantLimits
+	Hooks         []HookSpec
 	// Generation is set by the session.
 	Generation int64
 	// Warnings say what a file says in vain.
@@ -51,10 +59,11 @@ type PolicyLoader func(ctx context.Context, peer Peer, r SessionRequest) (Policy
 
 // SessionsOptions are the parts of [Sessions].
 type SessionsOptions struct {
-	Load  PolicyLoader
-	Host  HostConfinement
-	Asks  *AskQueue
-	Hooks *HookRegistry
+	Load PolicyLoader
+	// Confinement is how much of a run's confinement this host enforces.
+	Confinement policy.Confinement
+	Asks        *AskQueue
+	Hooks       *HookRegistry
 	// Store keeps sessions over a restart. Nil keeps none.
 	Store Store
 	// Audit gets the SESSION_STOP rows. Nil: the Store.
@@ -65,48 +74,310 @@ type SessionsOptions struct {
 	SelfTest func(ctx context.Context, s *Session) error
 	// MaxPerUID bounds the sessions of one user; zero: 1000.
 	MaxPerUID int
+	Now       func() time.Time // nil: time.Now
 }
-
-// HostConfinement is what the host enforces, for the decision.
-type HostConfinement = policy.Confinement
 
 // Sessions holds every live session. It is safe for concurrent use.
 type Sessions struct {
 	o SessionsOptions
+
+	mu     sync.Mutex
+	live   map[string]*Session
+	counts map[int]int // by uid, also those that are being made
 }
+
+// maxSessionsPerUID bounds what one user can make the daemon remember.
+const maxSessionsPerUID = 1000
 
 // NewSessions returns an empty manager; [Sessions.Restore] fills it.
 func NewSessions(o SessionsOptions) (*Sessions, error) {
 	if o.Load == nil {
 		return nil, errors.New("sessions without a policy loader")
 	}
-	return &Sessions{o: o}, nil
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxPerUID == 0 {
+		o.MaxPerUID = maxSessionsPerUID
+	}
+	if o.Audit == nil && o.Store != nil {
+		o.Audit = o.Store
+	}
+	return &Sessions{o: o, live: map[string]*Session{}, counts: map[int]int{}}, nil
 }
 
-// Create reads the policy, tests it and starts a session.
+func (m *Sessions) parts() sessionParts {
+	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, now: m.o.Now}
+	if m.o.Store != nil {
+		parts.changed = func(s *Session) error { return m.o.Store.SaveSession(context.Background(), s.State()) }
+	}
+	return parts
+}
+
+// Create reads the policy, tests it and starts a session. A session whose policy
+// cannot be read, or is not held by this host, is not made.
 func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Session, error) {
-	return nil, errors.New("sessions cannot be created yet")
+	if err := m.reserve(peer.UID()); err != nil {
+		return nil, err
+	}
+	s, err := m.start(ctx, NewID("session"), peer, r, nil)
+	if err != nil {
+		m.forget(peer.UID(), "")
+		return nil, err
+	}
+	if chain := m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace}); chain.Blocked {
+		m.forget(peer.UID(), "")
+		return nil, fmt.Errorf("hook %s refuses the session: %s", chain.By, chain.Reason)
+	}
+	if err := s.keep(); err != nil {
+		m.forget(peer.UID(), "")
+		return nil, err
+	}
+	m.add(s)
+	return s, nil
+}
+
+// reserve counts one session more of uid.
+func (m *Sessions) reserve(uid int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts[uid] >= m.o.MaxPerUID {
+		return fmt.Errorf("%w: uid %d has %d; close one", ErrTooManySessions, uid, m.counts[uid])
+	}
+	m.counts[uid]++
+	return nil
+}
+
+func (m *Sessions) add(s *Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live[s.id] = s
+	m.o.Metrics.add(1, "sandboxd_sessions")
+}
+
+// forget takes a session, or a reservation, out of the count.
+func (m *Sessions) forget(uid int, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts[uid]--; m.counts[uid] <= 0 {
+		delete(m.counts, uid)
+	}
+	if _, ok := m.live[id]; ok {
+		delete(m.live, id)
+		m.o.Metrics.add(-1, "sandboxd_sessions")
+	}
+}
+
+// start makes a session with everything that can fail. kept is nil for a new one.
+func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionRequest, kept *SessionState) (*Session, error) {
+	if r.Cwd != "" {
+		peer.Caller.Cwd = r.Cwd
+	}
+	if r.Environ != nil {
+		peer.Caller.Environ = r.Environ
+	}
+	r.Cwd, r.Environ = peer.Caller.Cwd, peer.Caller.Environ
+	s := newSession(id, peer, r, m.parts())
+	if kept != nil {
+		s.created, s.own = kept.Created, slices.Clone(kept.Rules)
+	}
+	var ws Workspace
+	var wsErr error
+	if err := s.asUser(func() { ws, _, wsErr = DetectWorkspace(peer.Caller.Cwd, r.Workspace, peer.Caller) }); err != nil || wsErr != nil {
+		return nil, errors.Join(err, wsErr)
+	}
+	s.workspace = ws.Root
+	if kept != nil && kept.Workspace != ws.Root {
+		return nil, fmt.Errorf("the workspace was %s and is %s now", kept.Workspace, ws.Root)
+	}
+	if err := m.load(ctx, s); err != nil {
+		return nil, err
+	}
+	if m.o.SelfTest != nil {
+		if err := m.o.SelfTest(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// load reads the policy and puts it in force.
+func (m *Sessions) load(ctx context.Context, s *Session) error {
+	r := s.request
+	r.Workspace = s.workspace
+	var p PolicyInForce
+	var loadErr, installErr error
+	err := s.asUser(func() {
+		if p, loadErr = m.o.Load(ctx, s.peer, r); loadErr == nil {
+			installErr = s.install(p)
+		}
+	})
+	return errors.Join(err, loadErr, installErr)
 }
 
 // Get returns a session that peer may see, else [ErrNoSession].
-func (m *Sessions) Get(id string, peer Peer) (*Session, error) { return nil, ErrNoSession }
+func (m *Sessions) Get(id string, peer Peer) (*Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.live[id]
+	if s == nil || !peer.owns(s.peer.UID()) {
+		return nil, ErrNoSession
+	}
+	return s, nil
+}
+
+// Find returns a live session whoever asks; it is for the daemon's own parts.
+func (m *Sessions) Find(id string) (*Session, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, ok := m.live[id]
+	return s, ok
+}
+
+// all returns the live sessions, oldest first.
+func (m *Sessions) all() []*Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*Session, 0, len(m.live))
+	for _, s := range m.live {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *Session) int {
+		if c := a.created.Compare(b.created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	return out
+}
 
 // List returns the sessions that peer may see, oldest first.
-func (m *Sessions) List(peer Peer) []SessionState { return nil }
+func (m *Sessions) List(peer Peer) []SessionState {
+	var out []SessionState
+	for _, s := range m.all() {
+		if peer.owns(s.peer.UID()) {
+			out = append(out, s.State())
+		}
+	}
+	return out
+}
 
-// Close ends a session: its calls are cancelled, its questions denied, and one
+// Close ends a session: its calls are ended, its questions denied, and one
 // SESSION_STOP row is written with the reason.
 func (m *Sessions) Close(ctx context.Context, id string, peer Peer, reason string) error {
-	return ErrNoSession
+	s, err := m.Get(id, peer)
+	if err != nil {
+		return err
+	}
+	return m.stop(ctx, s, reason)
+}
+
+// stop ends s once; whoever comes second finds no session.
+func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
+	if !s.end(ctx, reason) {
+		return ErrNoSession
+	}
+	m.o.Hooks.Fire(context.WithoutCancel(ctx), s, HookEvent{Event: EventSessionEnd, Session: s.id, Cwd: s.workspace, Reason: reason})
+	err := m.stopRow(ctx, s.State(), s.Generation(), reason)
+	if m.o.Asks != nil {
+		m.o.Asks.dropSession(context.WithoutCancel(ctx), s.id)
+	}
+	if m.o.Store != nil && err == nil {
+		// Only with its row: a session that is still there at the next start is
+		// ended then.
+		err = m.o.Store.DeleteSession(context.WithoutCancel(ctx), s.id)
+	}
+	s.events.Publish(EventSessionStopped, map[string]string{"reason": reason})
+	s.events.close()
+	m.forget(s.peer.UID(), s.id)
+	return err
+}
+
+// stopRow writes the last row of a session.
+func (m *Sessions) stopRow(ctx context.Context, st SessionState, generation int64, reason string) error {
+	if m.o.Audit == nil {
+		return nil
+	}
+	why, err := json.Marshal(map[string]string{"type": "session", "text": reason})
+	if err != nil {
+		return err
+	}
+	_, err = m.o.Audit.Append(context.WithoutCancel(ctx), AuditRecord{
+		Time: m.o.Now().UTC(), UID: st.UID, Session: st.ID, Tool: "session", Status: StatusSessionStop, Agent: "lead",
+		ElapsedMS: m.o.Now().Sub(st.Created).Milliseconds(), Reason: why, Generation: generation,
+	})
+	return err
 }
 
 // Reload reads the policy of every session again. A session whose policy cannot
 // be read or used keeps the old one; the errors say which and why.
-func (m *Sessions) Reload(ctx context.Context) error { return nil }
+func (m *Sessions) Reload(ctx context.Context) error {
+	var errs []error
+	for _, s := range m.all() {
+		if err := m.load(ctx, s); err != nil {
+			m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "refused")
+			s.events.Publish(EventPolicyRefused, map[string]any{"error": err.Error(), "generation": s.Generation()})
+			errs = append(errs, fmt.Errorf("session %s keeps policy %d: %w", s.id, s.Generation(), err))
+			continue
+		}
+		m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "ok")
+		s.events.Publish(EventPolicyReloaded, map[string]any{"generation": s.Generation(), "warnings": s.Warnings()})
+	}
+	return errors.Join(errs...)
+}
 
 // Restore makes the sessions of the Store live again after a restart. One whose
-// policy cannot be read any more is ended; the errors say which and why.
-func (m *Sessions) Restore(ctx context.Context) error { return nil }
+// policy or workspace is not what it was any more is ended, with a row; the
+// errors say which and why.
+func (m *Sessions) Restore(ctx context.Context) error {
+	if m.o.Store == nil {
+		return nil
+	}
+	kept, err := m.o.Store.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, st := range kept {
+		s, err := m.restore(ctx, st)
+		if err == nil {
+			m.add(s)
+			continue
+		}
+		errs = append(errs, fmt.Errorf("session %s could not be restored: %w", st.ID, err))
+		if err := m.stopRow(ctx, st, 0, "not restored: "+err.Error()); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, m.o.Store.DeleteSession(ctx, st.ID))
+	}
+	return errors.Join(errs...)
+}
 
-// Shutdown leaves the sessions in the Store and ends their calls.
-func (m *Sessions) Shutdown(ctx context.Context) {}
+func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, error) {
+	peer := Peer{Caller: CallerOf(st.UID, st.GID, st.Groups, st.Environ)}
+	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant}
+	if err := m.reserve(st.UID); err != nil {
+		return nil, err
+	}
+	s, err := m.start(ctx, st.ID, peer, r, &st)
+	if err != nil {
+		m.forget(st.UID, "")
+	}
+	return s, err
+}
+
+// Shutdown ends the calls of every session and leaves the sessions in the Store.
+// Without a Store they are over, and each has its row.
+func (m *Sessions) Shutdown(ctx context.Context) error {
+	var errs []error
+	for _, s := range m.all() {
+		if m.o.Store == nil {
+			errs = append(errs, m.stop(ctx, s, "shutdown"))
+			continue
+		}
+		s.end(ctx, "shutdown")
+		s.events.close()
+	}
+	return errors.Join(errs...)
+}

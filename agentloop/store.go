@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"sandboxd/policy"
 )
 
 // Store keeps what must outlive the daemon: sessions and pending questions.
@@ -39,6 +41,9 @@ type SessionState struct {
 	Environ []string `json:"environ,omitempty"`
 	// Rules are those of the session itself.
 	Rules []SessionRule `json:"rules,omitempty"`
+	// Cwd and Grant are the client's directory and flags.
+	Cwd   string       `json:"cwd,omitempty"`
+	Grant policy.Grant `json:"grant"`
 }
 
 // SessionRule is a rule added to one session.
@@ -65,6 +70,8 @@ type PendingQuestion struct {
 	Script string          `json:"script,omitempty"`
 	Args   json.RawMessage `json:"args,omitempty"`
 	Cwd    string          `json:"cwd"`
+	// CallCwd is the directory as the call gave it.
+	CallCwd string `json:"call_cwd,omitempty"`
 	// Redirects are the files that redirections open, resolved.
 	Redirects []string `json:"redirects,omitempty"`
 	Reads     []string `json:"reads,omitempty"`

@@ -20,8 +20,6 @@ type ToolCall struct {
 	IO   CallIO
 	// Limits tighten or replace those of the policy; zero fields leave them.
 	Limits policy.GrantLimits
-	// Headless: nobody is asked, whoever is attached.
-	Headless bool
 	// Tier and BestEffort are those of [exec.Spec].
 	Tier       exec.Tier
 	BestEffort bool
@@ -66,6 +64,8 @@ type ToolResult struct {
 	Context []string      `json:"context,omitempty"`
 	Elapsed time.Duration `json:"-"`
 	Trace   []HopTime     `json:"trace,omitempty"`
+
+	lastHop time.Time
 }
 
 // HopTime is one line of the trace of a call. The stages of the decision stand

@@ -103,6 +103,9 @@ func containsInt(s []int, v int) bool {
 // anyhow, and files it made would belong to root.
 func chooseIdentity(spec string, c Caller, ws node) (identity, error) {
 	self := identity{uid: c.UID, gid: c.GID, groups: c.Groups}
+	if c.UID != os.Geteuid() { // a daemon builds for its client
+		self.user = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups}
+	}
 	switch {
 	case spec == "caller":
 		return self.named(), nil

@@ -65,6 +65,9 @@ func (r *run) finish(ctx context.Context, v Verdict, why Reason) {
 
 // askers returns who can answer in the mode of the run.
 func (r *run) askers() []Asker {
+	if r.facts != nil && r.facts.call.Headless {
+		return nil
+	}
 	if r.when.mode == ModeBubble && !r.e.cfg.OnlyRules {
 		if r.e.cfg.Parent == nil {
 			return nil
@@ -106,13 +109,14 @@ func (r *run) person(ctx context.Context, why Reason, classifier <-chan classifi
 		go func() { answers <- askOne(work, a, q) }()
 	}
 	left := len(askers)
-	r.await(ctx, work, answers, &left, classifier)
+	r.await(ctx, work, cancel, answers, &left, classifier)
 	cancel()
 	drain(answers, left)
 }
 
-// await takes the first answer.
-func (r *run) await(ctx, work context.Context, answers <-chan answered, left *int, classifier <-chan classified) {
+// await takes the first answer. An answer that an asker still returns when it is
+// told to stop was given before: the one who gave it was told that it counts.
+func (r *run) await(ctx, work context.Context, stop func(), answers <-chan answered, left *int, classifier <-chan classified) {
 	var failed error
 	for {
 		select {
@@ -134,12 +138,23 @@ func (r *run) await(ctx, work context.Context, answers <-chan answered, left *in
 			}
 		case c := <-classifier:
 			classifier = nil
-			if v, why := r.scored(c); v != Ask {
-				r.trace.say(v, why)
-				r.settle(v, why)
+			v, why := r.scored(c)
+			if v == Ask {
+				break
+			}
+			stop()
+			if got, ok := given(answers, left); ok {
+				r.answer(got)
 				return
 			}
+			r.trace.say(v, why)
+			r.settle(v, why)
+			return
 		case <-work.Done():
+			if got, ok := given(answers, left); ok && ctx.Err() == nil {
+				r.answer(got)
+				return
+			}
 			r.expired(ctx)
 			return
 		}
@@ -182,6 +197,24 @@ func askOne(ctx context.Context, a Asker, q Question) (got answered) {
 	}()
 	got.answer, got.err = a.Ask(ctx, q)
 	return got
+}
+
+// given collects what the askers return once they were told to stop, and returns
+// the first answer among it.
+func given(answers <-chan answered, left *int) (a Answer, ok bool) {
+	timer := time.NewTimer(askGrace)
+	defer timer.Stop()
+	for ; *left > 0; *left-- {
+		select {
+		case got := <-answers:
+			if got.err == nil && !ok {
+				a, ok = got.answer, true
+			}
+		case <-timer.C:
+			return a, ok
+		}
+	}
+	return a, ok
 }
 
 // drain waits for the askers that lost, within the grace.

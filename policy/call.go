@@ -20,6 +20,8 @@ type Call struct {
 	Cwd string
 	// Session and Agent name who asks; Agent is empty for the lead.
 	Session, Agent string
+	// Headless: nobody is asked; a question is denied at once.
+	Headless bool
 }
 
 // Args are the decoded arguments of a call: the value forms of encoding/json.

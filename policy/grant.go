@@ -51,6 +51,9 @@ type PathGrant struct {
 	Path   string // as written: may start with "~/" or be relative to the workspace
 	Access PathAccess
 	Source Source // who wrote it
+	// OneCall: a person or a rule approved this path for this call. It adds what
+	// is not granted otherwise, also to a read-only workspace, and is reported.
+	OneCall bool
 }
 
 // GrantLimits are the limits of a policy. Zero means the default, negative

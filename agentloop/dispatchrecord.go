@@ -1,0 +1,197 @@
+package agentloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"sandboxd/policy"
+)
+
+// auditPreview is how many characters of the output a row keeps.
+const auditPreview = 200
+
+// maxAuditArgs bounds the arguments in a row, in bytes of JSON.
+const maxAuditArgs = 8 << 10
+
+// record makes the row of the decision durable. It reports whether the call may
+// go on; if not, all is said.
+func (h *handling) record(ctx context.Context) bool {
+	if h.recorded {
+		return true
+	}
+	h.recorded = true
+	h.d.o.Metrics.decided(h.res.Decision)
+	h.s.events.Publish(EventCallDecided, h.decidedEvent())
+	row := h.row()
+	row.Status = decisionStatus(h.res.Decision)
+	err := h.append(ctx, row)
+	h.hop(hopRecord, "")
+	if err == nil || h.d.o.RunUnrecorded || h.s.runUnrecorded() {
+		return true
+	}
+	if h.res.Decision.Verdict == policy.Allow {
+		h.d.o.Metrics.add(1, "sandboxd_refused_total", "unrecorded")
+		h.fail(fmt.Errorf("nothing was run: %w", err))
+		h.res.Status = StatusFail
+		h.finished()
+	}
+	return false
+}
+
+// append writes a row.
+func (h *handling) append(ctx context.Context, row AuditRecord) error {
+	if h.d.o.Audit == nil {
+		return nil
+	}
+	_, err := h.d.o.Audit.Append(ctx, row)
+	if err != nil {
+		h.d.o.Metrics.add(1, "sandboxd_audit_failures_total")
+		if !errors.Is(err, ErrNotRecorded) {
+			err = fmt.Errorf("%w: %w", ErrNotRecorded, err)
+		}
+	}
+	return err
+}
+
+// row is what both rows of a call have in common.
+func (h *handling) row() AuditRecord {
+	r := AuditRecord{
+		Time: h.d.o.Now().UTC(), UID: h.s.peer.UID(), Session: h.s.id, Call: h.c.ID, Step: h.c.Step, Agent: agentName(h.c.Agent),
+		Tool: policy.CanonicalTool(h.c.Tool), Verdict: h.res.Decision.Verdict.String(), Generation: h.res.Generation,
+	}
+	red := h.s.redactor()
+	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
+		r.Reason = json.RawMessage(red.Mask(string(reason)))
+	}
+	r.Args = maskedArgs(red, h.c.Args)
+	return r
+}
+
+// agentName is the agent of a row.
+func agentName(agent string) string {
+	if agent == "" {
+		return "lead"
+	}
+	return agent
+}
+
+// maskedArgs are arguments as they are kept. What is too long is cut text by
+// text, so that the row stays one JSON object.
+func maskedArgs(red *Redactor, args policy.Args) json.RawMessage {
+	masked := red.MaskArgs(args)
+	text, err := json.Marshal(masked)
+	for limit := maxAuditArgs / 2; err == nil && len(text) > maxAuditArgs && limit > 16; limit /= 2 {
+		text, err = json.Marshal(clipValue(map[string]any(masked), limit))
+	}
+	if err != nil || len(text) > maxAuditArgs {
+		return json.RawMessage(`{"omitted":"too long"}`)
+	}
+	return text
+}
+
+func clipValue(v any, limit int) any {
+	switch v := v.(type) {
+	case string:
+		if len(v) > limit {
+			return firstCharacters(v, limit/4) + fmt.Sprintf("[... %d bytes in all]", len(v))
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = clipValue(v[i], limit)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k := range v {
+			out[k] = clipValue(v[k], limit)
+		}
+		return out
+	}
+	return v
+}
+
+// firstCharacters cuts s after n characters.
+func firstCharacters(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+func decisionStatus(d policy.Decision) Status {
+	switch r := d.Reason.(type) {
+	case policy.HookReason:
+		if d.Verdict == policy.Deny {
+			return StatusBlocked
+		}
+	case policy.TimeoutReason:
+		return StatusTimeout
+	case policy.SafetyReason:
+		if r.Check == "cancelled" {
+			return StatusCancelled
+		}
+	}
+	if d.Verdict == policy.Allow {
+		return StatusAllow
+	}
+	return StatusDeny
+}
+
+// answer makes the row of the end and tells the session.
+func (h *handling) answer() {
+	row := h.row()
+	row.Status, row.ElapsedMS = h.res.Status, h.d.o.Now().Sub(h.start).Milliseconds()
+	row.OutputPreview = firstCharacters(h.s.redactor().Mask(h.res.Output), auditPreview)
+	if h.res.Exec != nil {
+		row.Enforced, _ = json.Marshal(h.res.Exec.Enforced)
+	}
+	row.Denials, _ = json.Marshal(h.denials())
+	if err := h.append(context.Background(), row); err != nil && h.res.Err == nil {
+		h.fail(fmt.Errorf("the call ended, and its end could not be recorded: %w", err))
+	}
+	h.hop(hopAnswer, "")
+	h.finished()
+}
+
+// denials is what was refused or found at the end of a call, for its row.
+func (h *handling) denials() any {
+	return struct {
+		Added    []Line         `json:"added,omitempty"`
+		Detected []GuardFinding `json:"detected,omitempty"`
+		Error    string         `json:"error,omitempty"`
+	}{h.res.Plan.Added, h.res.Detected, h.res.Error}
+}
+
+// callEvent is the data of the events of a call.
+type callEvent struct {
+	Call    string          `json:"call_id"`
+	Tool    string          `json:"tool"`
+	Agent   string          `json:"agent_name,omitempty"`
+	Verdict string          `json:"verdict,omitempty"`
+	Reason  json.RawMessage `json:"reason,omitempty"`
+	Status  Status          `json:"status,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Args    json.RawMessage `json:"args,omitempty"`
+	Output  string          `json:"output_preview,omitempty"`
+}
+
+func (h *handling) decidedEvent() callEvent {
+	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.s.redactor(), h.c.Args)}
+	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
+		e.Reason = reason
+	}
+	return e
+}
+
+// finished tells the session that the call is over.
+func (h *handling) finished() {
+	h.d.o.Metrics.add(1, "sandboxd_calls_total", string(h.res.Status))
+	h.s.events.Publish(EventCallFinished, callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent,
+		Status: h.res.Status, Error: h.res.Error, Output: firstCharacters(h.s.redactor().Mask(h.res.Output), auditPreview)})
+}

@@ -1,0 +1,190 @@
+package agentloop
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/exec"
+)
+
+// call lets the tool do its work.
+func (h *handling) call(ctx context.Context) {
+	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, result: &h.res}
+	text, err := h.tool.Call(ctx, r)
+	h.res.Output = text
+	switch {
+	case h.res.Exec != nil && h.res.Exec.Outcome == exec.TimedOut:
+		h.res.Status = StatusTimeout
+	case ctx.Err() != nil:
+		h.res.Status = StatusCancelled
+		err = errors.Join(err, cancelCause(ctx))
+	case err != nil, h.res.Exec != nil && h.res.Exec.ExitCode != 0:
+		h.res.Status = StatusFail
+	default:
+		h.res.Status = StatusOK
+	}
+	if err != nil {
+		h.fail(err)
+	}
+}
+
+// post runs the PostToolUse hooks and masks the output as they say.
+func (h *handling) post(ctx context.Context) {
+	if h.d.o.Hooks == nil {
+		h.hop(hopPost, "no hooks")
+		return
+	}
+	chain := h.d.o.Hooks.Fire(context.WithoutCancel(ctx), h.s, HookEvent{
+		Event: EventPostToolUse, Session: h.s.id, Agent: h.c.Agent, Call: h.c.ID, Step: h.c.Step, Tool: h.tool.Name(),
+		Args: h.c.Args, Output: h.res.Output, Cwd: h.c.Cwd, Result: &h.res,
+	})
+	if chain.Output != nil {
+		h.res.Output = *chain.Output
+	}
+	h.res.Context = append(h.res.Context, chain.Context...)
+	text := ""
+	if chain.Blocked {
+		// It ran already; the model is told not to build on it.
+		text = "hook " + chain.By + " objects: " + chain.Reason
+		h.res.Notes = append(h.res.Notes, text)
+	}
+	h.hop(hopPost, text)
+}
+
+// runCommand is hops 4 to 7: it turns the grant into a Spec, runs it, and looks
+// at what it left.
+func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*exec.Result, error) {
+	p, err := d.confine(r, c.Argv)
+	r.result.Plan = p.report
+	d.trace(r.result, hopConfine, "")
+	if err != nil {
+		d.o.Metrics.add(1, "sandboxd_refused_total", "setup")
+		return nil, err
+	}
+	defer p.cleanUp(r)
+	p.connect(r, c)
+	guard, err := d.beginGuard(p, r)
+	if err != nil {
+		return nil, err
+	}
+	d.o.Metrics.add(1, "sandboxd_launches_total")
+	began := d.o.Now()
+	res, err := d.o.Runner.Run(ctx, p.spec)
+	r.result.Ran = err == nil
+	d.o.Metrics.observe("sandboxd_call_seconds", d.o.Now().Sub(began))
+	d.trace(r.result, hopRun, string(res.Outcome))
+	r.result.Detected = d.finishGuard(guard, p, r, err == nil)
+	d.trace(r.result, hopGuard, "")
+	res.Enforced.Weakened = append(res.Enforced.Weakened, p.report.Gaps...)
+	r.result.Plan = p.report
+	if err != nil {
+		return nil, err
+	}
+	r.result.Exec = &res
+	r.out = output{stdout: res.Stdout.Text, stderr: res.Stderr.Text}
+	return &res, nil
+}
+
+// trace adds a hop whose time is that since the last one.
+func (d *Dispatcher) trace(res *ToolResult, name, text string) {
+	now := d.o.Now()
+	res.Trace = append(res.Trace, HopTime{Name: name, Elapsed: now.Sub(res.lastHop), Text: text})
+	res.lastHop = now
+}
+
+// connect gives the command its streams.
+func (p *confined) connect(r *ToolRun, c Command) {
+	io := r.Call.IO
+	p.spec.Stdin, p.spec.Stdout, p.spec.Stderr = io.Stdin, io.Stdout, io.Stderr
+	p.spec.TTY, p.spec.Signals, p.spec.PassFDs = io.TTY, io.Signals, io.PassFDs
+	if c.Stdin != nil {
+		p.spec.Stdin = c.Stdin
+	}
+	if c.Stdout != nil {
+		p.spec.Stdout = c.Stdout
+	}
+}
+
+// beginGuard completes what earlier runs left undone by a crash, and notes what
+// is there before this run. It returns nil where nothing is to be looked at.
+func (d *Dispatcher) beginGuard(p *confined, r *ToolRun) (*Guard, error) {
+	if p.grant.ReadOnlyWorkspace {
+		return nil, nil
+	}
+	dir := d.stateDir(r.Session)
+	if dir == "" {
+		p.report.Gaps = append(p.report.Gaps, exec.Gap{Part: "protected names that are new",
+			Why: "no private directory for the journal", Instead: "not looked at after the run"})
+		return nil, nil
+	}
+	earlier, err := CompleteGuards(dir)
+	for _, f := range earlier {
+		p.report.Warnings = append(p.report.Warnings, "an earlier run that did not end: "+f.String())
+	}
+	if err != nil {
+		p.report.Warnings = append(p.report.Warnings, "an earlier run could not be completed: "+err.Error())
+	}
+	var held []string
+	for _, name := range p.report.Protected {
+		if name.Level == LevelKernel {
+			held = append(held, name.Path)
+		}
+	}
+	guard, err := BeginGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User})
+	if err == nil {
+		return guard, nil
+	}
+	if r.Call.BestEffort {
+		p.report.Warnings = append(p.report.Warnings, "protected names are not looked at after the run: "+err.Error())
+		return nil, nil
+	}
+	return nil, &GuardError{Err: err}
+}
+
+// GuardError reports that a run could not be guarded; nothing ran.
+type GuardError struct{ Err error }
+
+func (e *GuardError) Error() string { return "protected names: " + e.Err.Error() }
+func (e *GuardError) Unwrap() error { return e.Err }
+
+// finishGuard never hides a failure: a workspace that could not be looked at may
+// hold anything. Where nothing ran, nothing is looked at: what changed meanwhile
+// is the work of others.
+func (d *Dispatcher) finishGuard(guard *Guard, p *confined, r *ToolRun, ran bool) []GuardFinding {
+	if guard == nil {
+		return nil
+	}
+	if !ran {
+		if err := guard.Discard(); err != nil {
+			p.report.Warnings = append(p.report.Warnings, "the journal of this start stays: "+err.Error())
+		}
+		return nil
+	}
+	found, err := guard.Finish()
+	if err != nil {
+		found = append(found, GuardFinding{Path: p.report.Workspace, What: "the workspace could not be looked at", Action: GuardFailed, Error: err.Error()})
+	}
+	for _, f := range found {
+		d.o.Metrics.add(1, "sandboxd_detected_total", string(f.Action))
+	}
+	return found
+}
+
+// stateDir is where journals and outputs of a session's runs are kept. What is
+// read back with the rights of root must not be writable by the user.
+func (d *Dispatcher) stateDir(s *Session) string {
+	if s.peer.Caller.UID != unix.Geteuid() {
+		return d.o.StateDir
+	}
+	return s.peer.Caller.StateDir
+}
+
+func (d *Dispatcher) outputDir(s *Session) string {
+	if dir := d.stateDir(s); dir != "" && d.o.KeepOutput {
+		return filepath.Join(dir, "outputs")
+	}
+	return ""
+}

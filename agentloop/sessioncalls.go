@@ -1,0 +1,151 @@
+package agentloop
+
+import (
+	"context"
+	"errors"
+)
+
+// liveCall is a call that has been taken and has not ended.
+type liveCall struct {
+	cancel    context.CancelCauseFunc
+	interrupt Interrupt
+	queued    bool
+}
+
+// ErrSessionClosed reports that the session has ended.
+var ErrSessionClosed = errors.New("the session has ended")
+
+// enter takes a call in, unless the session has ended or was cancelled. The
+// context it returns ends when the call is to end; leave is called when it has.
+func (s *Session) enter(ctx context.Context, h *handling) (live context.Context, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != "" {
+		return ctx, nil, ErrSessionClosed
+	}
+	if s.cancelled {
+		s.events.Publish(EventCancelBlocked, map[string]string{"call_id": h.c.ID})
+		return ctx, nil, ErrCancelled
+	}
+	live, cancel := context.WithCancelCause(ctx)
+	s.calls[h.c.ID] = &liveCall{cancel: cancel, queued: true}
+	return live, func() {
+		cancel(nil)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.calls, h.c.ID)
+		if len(s.calls) == 0 && s.idle != nil {
+			close(s.idle)
+			s.idle = nil
+		}
+	}, nil
+}
+
+// started says that a call runs now and how it may be interrupted. It reports
+// why the call is not to run after all.
+func (s *Session) started(id string, i Interrupt) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != "" {
+		return ErrSessionClosed
+	}
+	if s.cancelled {
+		return ErrCancelled
+	}
+	if c := s.calls[id]; c != nil {
+		c.queued, c.interrupt = false, i
+	}
+	return nil
+}
+
+// Cancel ends what the session does: calls that wait, and running ones that may
+// be interrupted, end at once; others finish; and no further call starts until
+// the turn has ended ([Session.TurnEnded]). It may be called again.
+func (s *Session) Cancel(by string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancelled || s.closed != "" {
+		return
+	}
+	s.cancelled = true
+	s.events.Publish(EventCancelInserted, map[string]string{"by": by})
+	ended := 0
+	for _, c := range s.calls {
+		if c.queued || c.interrupt == InterruptCancel {
+			c.cancel(ErrCancelled)
+			ended++
+		}
+	}
+	s.events.Publish(EventCancelTools, map[string]int{"ended": ended, "finish_first": len(s.calls) - ended})
+}
+
+// Cancelled reports whether the session was cancelled and its turn has not ended.
+// A loop asks it before each step and says that it stops with [Session.LoopBroken].
+func (s *Session) Cancelled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cancelled
+}
+
+// LoopBroken tells that a turn stopped because of the cancellation.
+func (s *Session) LoopBroken() { s.events.Publish(EventCancelLoop, nil) }
+
+// TurnEnded lifts a cancellation: calls are accepted again.
+func (s *Session) TurnEnded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancelled {
+		s.cancelled = false
+		s.events.Publish(EventCancelRemoved, nil)
+	}
+}
+
+// CancelCall ends one call, whatever it is, and reports whether it was live.
+func (s *Session) CancelCall(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[id]
+	if c != nil {
+		c.cancel(ErrCancelled)
+	}
+	return c != nil
+}
+
+// LiveCalls are the ids of the calls that have not ended.
+func (s *Session) LiveCalls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.calls))
+	for id := range s.calls {
+		out = append(out, id)
+	}
+	return out
+}
+
+// end refuses further calls, ends the live ones and waits for them. It reports
+// whether the session had not ended before.
+func (s *Session) end(ctx context.Context, reason string) (first bool) {
+	s.mu.Lock()
+	first = s.closed == ""
+	if first {
+		s.closed = reason
+	}
+	for _, c := range s.calls {
+		c.cancel(ErrSessionClosed)
+	}
+	var idle chan struct{}
+	if len(s.calls) > 0 {
+		if s.idle == nil {
+			s.idle = make(chan struct{})
+		}
+		idle = s.idle
+	}
+	s.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		}
+	}
+	return first
+}

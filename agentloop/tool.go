@@ -1,0 +1,89 @@
+package agentloop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"sandboxd/exec"
+	"sandboxd/policy"
+)
+
+// Interrupt says what becomes of a running tool when its session is cancelled.
+type Interrupt uint8
+
+const (
+	// InterruptBlock lets it finish first: it could leave half of something.
+	InterruptBlock Interrupt = iota
+	// InterruptCancel ends it at once.
+	InterruptCancel
+)
+
+// Traits say how a tool may be treated. The zero Traits are the cautious ones:
+// alone, may change anything, and is not torn down in the middle.
+type Traits struct {
+	// ConcurrencySafe calls may run beside others of the same turn.
+	ConcurrencySafe bool
+	// ReadOnly calls change nothing outside the session.
+	ReadOnly bool
+	// Harmless calls destroy nothing that could not be had back.
+	Harmless  bool
+	Interrupt Interrupt
+}
+
+// Tool is something that can be called. What it does on the machine it does
+// through [ToolRun.Command], inside the confinement of its call.
+type Tool interface {
+	// Name is the canonical name.
+	Name() string
+	// Traits may depend on the arguments.
+	Traits(args policy.Args) Traits
+	// Call does the work and returns what the model is told. The error is for a
+	// call that could not be done as asked; a command that fails is none.
+	Call(ctx context.Context, r *ToolRun) (output string, err error)
+}
+
+// Command is what a tool starts.
+type Command struct {
+	Argv []string
+	// Stdin is nil for the call's own, or none.
+	Stdin *os.File
+	// Stdout is nil for the call's own, or a capture.
+	Stdout io.Writer
+}
+
+// ToolRun is one call of a tool after it was decided. It is used by the tool's
+// goroutine alone.
+type ToolRun struct {
+	// Call holds the final arguments.
+	Call ToolCall
+	// Session is whose call it is.
+	Session *Session
+
+	d      *Dispatcher
+	result *ToolResult
+	grant  policy.Grant
+	out    output
+}
+
+// output is what became of the streams of the last command.
+type output struct{ stdout, stderr string }
+
+// Note adds a fact that people must be told.
+func (r *ToolRun) Note(format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
+}
+
+// Limit sets the wall time of the command, in place of the call's.
+func (r *ToolRun) Limit(l policy.GrantLimits) { r.Call.Limits = l }
+
+// Command starts one command under the confinement of the call and returns when
+// nothing of it is left. The error says that nothing ran.
+func (r *ToolRun) Command(ctx context.Context, c Command) (*exec.Result, error) {
+	if r.result.Ran {
+		return nil, errors.New("bug: a call starts one command")
+	}
+	return r.d.runCommand(ctx, r, c)
+}
