@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sandboxd/exec"
 	"sandboxd/policy"
 )
 
@@ -46,6 +47,8 @@ type sessionParts struct {
 	confinement policy.Confinement
 	asks        *AskQueue
 	hooks       *HookRegistry
+	runner      *exec.Runner // for hooks
+	host        exec.Host
 	now         func() time.Time
 	// changed keeps the state of the session. Nil: it is not kept.
 	changed func(*Session) error
@@ -124,25 +127,21 @@ func (s *Session) expand(path, dir string) string {
 // rules and mode. Nothing changes when that fails. A policy that does nothing but
 // deny and ask, and has no rule, needs no engine.
 func (s *Session) install(p PolicyInForce) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	cfg := p.Config
 	cfg.Rules = slices.Clone(cfg.Rules)
+	var own *HookRegistry
 	if !cfg.OnlyRules {
-		cfg.AppliesEnv = true
-		cfg.Confinement = s.parts.confinement
-		cfg.AsRoot = s.peer.Caller.UID == 0
-		cfg.Hooks = slices.Clone(cfg.Hooks)
-		for _, h := range s.parts.hooks.PreToolUse(s) {
-			cfg.Hooks = append(cfg.Hooks, ownThreadHook{h})
+		var err error
+		if own, err = s.ownHooks(p); err != nil {
+			return err
 		}
-		if s.parts.asks != nil {
-			cfg.Askers = append(slices.Clone(cfg.Askers), s.parts.asks.Asker(s))
-		}
-		if s.mode != "" {
-			if m, err := policy.ParseMode(s.mode); err == nil {
-				cfg.Mode = m
-			}
+		s.complete(&cfg, own)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mode != "" {
+		if m, err := policy.ParseMode(s.mode); err == nil {
+			cfg.Mode = m
 		}
 	}
 	for _, r := range s.own {
@@ -159,10 +158,39 @@ func (s *Session) install(p PolicyInForce) error {
 			return err
 		}
 	}
+	if s.parts.hooks != nil && own != nil {
+		s.parts.hooks.SetSession(s, own)
+	}
 	p.Generation = s.force.Generation + 1
 	s.force, s.engine = p, engine
 	s.revision.Add(1)
 	return nil
+}
+
+// ownHooks compiles the command hooks of a policy, after those of the process.
+func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
+	if len(p.Hooks) == 0 {
+		return s.parts.hooks, nil
+	}
+	return s.parts.hooks.With(HookRegistryOptions{Specs: p.Hooks, Env: HookEnvironment{
+		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView}, Grant: p.Grant,
+		Workspace: s.workspace, Mode: s.Mode, Trusts: p.TrustsHook,
+	}})
+}
+
+// complete adds to a configuration what is not in files.
+func (s *Session) complete(cfg *policy.Config, own *HookRegistry) {
+	cfg.AppliesEnv = true
+	cfg.Confinement = s.parts.confinement
+	cfg.AsRoot = s.peer.Caller.UID == 0
+	cfg.Hooks = slices.Clone(cfg.Hooks)
+	for _, h := range own.PreToolUse(s) {
+		cfg.Hooks = append(cfg.Hooks, ownThreadHook{h})
+	}
+	cfg.Askers = append(slices.Clone(cfg.Askers), own.Askers(s)...)
+	if s.parts.asks != nil {
+		cfg.Askers = append(cfg.Askers, s.parts.asks.Asker(s))
+	}
 }
 
 // rule is a rule of the session as the engine takes it.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sandboxd/exec"
 	"sandboxd/policy"
 )
 
@@ -21,45 +22,12 @@ var (
 	ErrTooManySessions = errors.New("too many sessions")
 )
 
-// SessionRequest is what a client asks for. Paths are opened with its rights.
-type SessionRequest struct {
-	// Workspace overrides the detected one; Cwd is the client's directory.
-	Workspace string
-	Cwd       string
-	// Mode is the mode to start with; empty leaves it to the policy.
-	Mode string
-	// Policy and Profile are those of the flags.
-	Policy  []string
-	Profile string
-	// Environ is the client's environment.
-	Environ []string
-	// Grant is what the client's flags add, each path with its source.
-	Grant policy.Grant
-}
-
-// PolicyInForce is a policy as it was read.
-type PolicyInForce struct {
-	// Config is complete but for hooks, askers and what the host confines.
-	Config policy.Config
-	Grant  policy.Grant
-	// ManagedLimits are the limits of the managed policy, which no call exceeds.
-	ManagedLimits policy.GrantLimits
-	Hooks         []HookSpec
-	// Generation is set by the session.
-	Generation int64
-	// Warnings say what a file says in vain.
-	Warnings []string
-	// RunUnrecorded is the setting of that name.
-	RunUnrecorded bool
-}
-
-// PolicyLoader reads the policy for a session, with the rights of the peer. The
-// caller puts it in: this package does not read policy files.
-type PolicyLoader func(ctx context.Context, peer Peer, r SessionRequest) (PolicyInForce, error)
-
 // SessionsOptions are the parts of [Sessions].
 type SessionsOptions struct {
 	Load PolicyLoader
+	// Runner and Host are for the command hooks of a policy.
+	Runner *exec.Runner
+	Host   exec.Host
 	// Confinement is how much of a run's confinement this host enforces.
 	Confinement policy.Confinement
 	Asks        *AskQueue
@@ -107,7 +75,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 }
 
 func (m *Sessions) parts() sessionParts {
-	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, now: m.o.Now}
+	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, now: m.o.Now}
 	if m.o.Store != nil {
 		parts.changed = func(s *Session) error { return m.o.Store.SaveSession(context.Background(), s.State()) }
 	}
@@ -125,10 +93,7 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 		m.forget(peer.UID(), "")
 		return nil, err
 	}
-	if chain := m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace}); chain.Blocked {
-		m.forget(peer.UID(), "")
-		return nil, fmt.Errorf("hook %s refuses the session: %s", chain.By, chain.Reason)
-	}
+	m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"})
 	if err := s.keep(); err != nil {
 		m.forget(peer.UID(), "")
 		return nil, err
@@ -277,7 +242,7 @@ func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
 	if !s.end(ctx, reason) {
 		return ErrNoSession
 	}
-	m.o.Hooks.Fire(context.WithoutCancel(ctx), s, HookEvent{Event: EventSessionEnd, Session: s.id, Cwd: s.workspace, Reason: reason})
+	m.o.Hooks.Fire(context.WithoutCancel(ctx), s, HookEvent{Event: EventSessionStop, Session: s.id, Cwd: s.workspace, Reason: reason})
 	err := m.stopRow(ctx, s.State(), s.Generation(), reason)
 	if m.o.Asks != nil {
 		m.o.Asks.dropSession(context.WithoutCancel(ctx), s.id)
@@ -287,6 +252,7 @@ func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
 		// ended then.
 		err = m.o.Store.DeleteSession(context.WithoutCancel(ctx), s.id)
 	}
+	m.o.Hooks.DropSession(s)
 	s.events.Publish(EventSessionStopped, map[string]string{"reason": reason})
 	s.events.close()
 	m.forget(s.peer.UID(), s.id)
@@ -307,77 +273,4 @@ func (m *Sessions) stopRow(ctx context.Context, st SessionState, generation int6
 		ElapsedMS: m.o.Now().Sub(st.Created).Milliseconds(), Reason: why, Generation: generation,
 	})
 	return err
-}
-
-// Reload reads the policy of every session again. A session whose policy cannot
-// be read or used keeps the old one; the errors say which and why.
-func (m *Sessions) Reload(ctx context.Context) error {
-	var errs []error
-	for _, s := range m.all() {
-		if err := m.load(ctx, s); err != nil {
-			m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "refused")
-			s.events.Publish(EventPolicyRefused, map[string]any{"error": err.Error(), "generation": s.Generation()})
-			errs = append(errs, fmt.Errorf("session %s keeps policy %d: %w", s.id, s.Generation(), err))
-			continue
-		}
-		m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "ok")
-		s.events.Publish(EventPolicyReloaded, map[string]any{"generation": s.Generation(), "warnings": s.Warnings()})
-	}
-	return errors.Join(errs...)
-}
-
-// Restore makes the sessions of the Store live again after a restart. One whose
-// policy or workspace is not what it was any more is ended, with a row; the
-// errors say which and why.
-func (m *Sessions) Restore(ctx context.Context) error {
-	if m.o.Store == nil {
-		return nil
-	}
-	kept, err := m.o.Store.Sessions(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, st := range kept {
-		s, err := m.restore(ctx, st)
-		if err == nil {
-			m.add(s)
-			continue
-		}
-		errs = append(errs, fmt.Errorf("session %s could not be restored: %w", st.ID, err))
-		if err := m.stopRow(ctx, st, 0, "not restored: "+err.Error()); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, m.o.Store.DeleteSession(ctx, st.ID))
-	}
-	return errors.Join(errs...)
-}
-
-func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, error) {
-	peer := Peer{Caller: CallerOf(st.UID, st.GID, st.Groups, st.Environ)}
-	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant}
-	if err := m.reserve(st.UID); err != nil {
-		return nil, err
-	}
-	s, err := m.start(ctx, st.ID, peer, r, &st)
-	if err != nil {
-		m.forget(st.UID, "")
-	}
-	return s, err
-}
-
-// Shutdown ends the calls of every session and leaves the sessions in the Store.
-// Without a Store they are over, and each has its row.
-func (m *Sessions) Shutdown(ctx context.Context) error {
-	var errs []error
-	for _, s := range m.all() {
-		if m.o.Store == nil {
-			errs = append(errs, m.stop(ctx, s, "shutdown"))
-			continue
-		}
-		s.end(ctx, "shutdown")
-		s.events.close()
-	}
-	return errors.Join(errs...)
 }

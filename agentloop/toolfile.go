@@ -38,7 +38,7 @@ func (readTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 		return "", err
 	}
 	content := &boundedBuffer{left: maxFileBytes}
-	res, err := r.Command(ctx, Command{Argv: []string{"cat", "--", r.Session.expand(path, r.Call.Cwd)}, Stdout: content})
+	res, err := r.Command(ctx, Command{Argv: []string{systemProgram("cat"), "--", r.Session.expand(path, r.Call.Cwd)}, Stdout: content})
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (writeTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 	if !r.grant.PrivateTmp {
 		script = `cat >"$1"`
 	}
-	res, err := r.Command(ctx, Command{Argv: []string{"sh", "-c", script, "file_write", r.Session.expand(path, r.Call.Cwd), fmt.Sprint(len(content))}, Stdin: in})
+	res, err := r.Command(ctx, Command{Argv: []string{systemProgram("sh"), "-c", script, "file_write", r.Session.expand(path, r.Call.Cwd), fmt.Sprint(len(content))}, Stdin: in})
 	in.Close()
 	if werr := <-written; err == nil && werr != nil && res.ExitCode == 0 {
 		err = werr

@@ -1,0 +1,46 @@
+package agentloop
+
+import (
+	"context"
+
+	"sandboxd/policy"
+)
+
+// SessionRequest is what a client asks for. Paths are opened with its rights.
+type SessionRequest struct {
+	// Workspace overrides the detected one; Cwd is the client's directory.
+	Workspace string
+	Cwd       string
+	// Mode is the mode to start with; empty leaves it to the policy.
+	Mode string
+	// Policy and Profile are those of the flags.
+	Policy  []string
+	Profile string
+	// Environ is the client's environment.
+	Environ []string
+	// Grant is what the client's flags add, each path with its source.
+	Grant policy.Grant
+}
+
+// PolicyInForce is a policy as it was read.
+type PolicyInForce struct {
+	// Config is complete but for hooks, askers and what the host confines.
+	Config policy.Config
+	Grant  policy.Grant
+	// ManagedLimits are the limits of the managed policy, which no call exceeds.
+	ManagedLimits policy.GrantLimits
+	Hooks         []HookSpec
+	// TrustsHook reports whether a person trusted exactly this content of a file
+	// that a hook of a checkout starts. Nil trusts nothing.
+	TrustsHook func(path string, content []byte) bool
+	// Generation is set by the session.
+	Generation int64
+	// Warnings say what a file says in vain.
+	Warnings []string
+	// RunUnrecorded is the setting of that name.
+	RunUnrecorded bool
+}
+
+// PolicyLoader reads the policy for a session, with the rights of the peer. The
+// caller puts it in: this package does not read policy files.
+type PolicyLoader func(ctx context.Context, peer Peer, r SessionRequest) (PolicyInForce, error)
