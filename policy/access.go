@@ -27,6 +27,11 @@ type access struct {
 	// the top of a tree. tooMany says that there were more than are listed.
 	names   []string
 	tooMany bool
+	// some, only and namesOnly narrow a tree (see bash.Effect); walk are the
+	// names in it. replaces is true when what was there before is lost.
+	some, namesOnly, replaces, tracked bool
+	only                               string
+	walk                               *treeNames
 }
 
 func (a *access) known() bool { return a.real != "" }
@@ -55,19 +60,21 @@ type locator struct {
 
 // located is what tells two effects apart.
 type located struct {
-	path                 string
-	kind                 bash.EffectKind
-	glob, tree, noFollow bool
+	path                           string
+	kind                           bash.EffectKind
+	glob, tree, noFollow           bool
+	some, names, replaces, tracked bool
+	only                           string
 }
 
 func (l *locator) access(ef *bash.Effect) access {
-	key := located{ef.Path, ef.Kind, ef.Glob, ef.Tree, ef.NoFollow}
+	key := located{ef.Path, ef.Kind, ef.Glob, ef.Tree, ef.NoFollow, ef.Some, ef.Names, ef.Replaces, ef.Tracked, ef.Only}
 	a, ok := l.seen[key]
 	if !ok {
 		if len(l.seen) < maxLocated {
 			a = l.e.effectAccess(ef)
 		} else {
-			a = access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree}
+			a = access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree, some: ef.Some}
 		}
 		if l.seen == nil {
 			l.seen = map[located]access{}
@@ -91,7 +98,8 @@ func verbOfEffect(k bash.EffectKind) effectVerb {
 
 // effectAccess locates what a script does to a path.
 func (e *Engine) effectAccess(ef *bash.Effect) access {
-	a := access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree}
+	a := access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree, some: ef.Some, only: ef.Only, namesOnly: ef.Names, tracked: ef.Tracked,
+		replaces: ef.Replaces}
 	switch {
 	case strings.Contains(ef.Path, bash.Hole), !strings.HasPrefix(ef.Path, "/"):
 		return a
@@ -100,7 +108,10 @@ func (e *Engine) effectAccess(ef *bash.Effect) access {
 	default:
 		e.locate(&a, ef.Path, ef.NoFollow, true)
 		if a.tree && a.zone != discard && a.known() {
-			a.names, _, a.tooMany = namesIn(a.real, "")
+			if !a.namesOnly && !a.some {
+				a.names, _, a.tooMany = namesIn(a.real, "")
+			}
+			a.walk = &treeNames{dir: a.real}
 		}
 	}
 	return a
@@ -120,6 +131,9 @@ func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 	}
 	a.given = filepath.Dir(a.given) + "/" + last
 	a.real = filepath.Dir(a.real) + "/" + last
+	if a.tree {
+		a.walk = &treeNames{dir: filepath.Dir(a.real)}
+	}
 	var links bool
 	a.names, links, a.tooMany = namesIn(filepath.Dir(a.real), last)
 	if a.verb == effectWrite && !ef.NoFollow && (links || a.tooMany) {

@@ -30,7 +30,7 @@ func (e *Engine) decide(ctx context.Context, c Call, live bool) (d Decision) {
 			d = r.decision()
 		}
 	}()
-	r.facts = e.gather(c)
+	r.facts = e.gather(c, r.st.rules)
 	r.decide(ctx)
 	d = r.decision()
 	if !live && d.Verdict != Allow {
@@ -166,7 +166,7 @@ func (r *run) hookSaid(h Hook, res HookResult, err error) (what string, blocked 
 		if res.Args != nil {
 			c := r.facts.call
 			c.Args = res.Args
-			r.facts = r.e.gather(c)
+			r.facts = r.e.gather(c, r.st.rules)
 			what = "changed the arguments"
 		}
 		if res.Action == HookAsk {

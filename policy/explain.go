@@ -23,7 +23,7 @@ type Explanation struct {
 func (e *Engine) Explain(c Call) Explanation {
 	r := &run{e: e, st: e.state.Load(), trace: newTracer(e.now)}
 	r.when = when{mode: r.st.mode, now: e.now()}
-	r.facts = e.gather(c)
+	r.facts = e.gather(c, r.st.rules)
 	return r.explain()
 }
 

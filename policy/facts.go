@@ -20,6 +20,7 @@ type facts struct {
 	analysis  bash.Analysis
 	commands  []commandView
 	accesses  []access
+	mentions  []mention
 	hosts     []hostAccess
 	texts     []textArg
 	dir       string // start directory
@@ -46,8 +47,8 @@ type textArg struct {
 	command     bool // analysed as a script too
 }
 
-// gather reads the arguments of a call.
-func (e *Engine) gather(c Call) *facts {
+// gather reads the arguments of a call. What no rule is about is not gathered.
+func (e *Engine) gather(c Call, rules *RuleSet) *facts {
 	f := &facts{call: c, canonical: CanonicalTool(c.Tool), dir: c.Cwd}
 	if f.dir == "" {
 		f.dir = e.cfg.Workspace
@@ -59,7 +60,7 @@ func (e *Engine) gather(c Call) *facts {
 		e.gatherGeneric(f)
 	}
 	if f.isScript {
-		e.gatherScript(f)
+		e.gatherScript(f, rules)
 	}
 	return f
 }
@@ -273,7 +274,7 @@ func readlinkOnce() func(string) (string, bool) {
 }
 
 // gatherScript analyses the script and lists its commands and effects.
-func (e *Engine) gatherScript(f *facts) {
+func (e *Engine) gatherScript(f *facts, rules *RuleSet) {
 	f.analysis = bash.Analyze(f.script, bash.Options{
 		Cwd: f.dir, Home: e.cfg.Home,
 		Readlink: readlinkOnce(),
@@ -281,6 +282,7 @@ func (e *Engine) gatherScript(f *facts) {
 			_, err := os.Lstat(p)
 			return err == nil
 		},
+		Mentions: rules.mentionable(),
 	})
 	f.commands = make([]commandView, len(f.analysis.Commands))
 	for i := range f.analysis.Commands {
@@ -304,6 +306,9 @@ func (e *Engine) gatherScript(f *facts) {
 	}
 	for i := range f.commands {
 		f.gitReads(e, &f.commands[i])
+	}
+	if len(f.analysis.Mentions) > 0 {
+		f.gatherMentions(&locate)
 	}
 	for i := range f.analysis.Dangers {
 		if d := &f.analysis.Dangers[i]; d.Kind == bash.SecretRead {

@@ -32,6 +32,8 @@ type finder struct {
 	possible *compiled
 	command  int
 	maybe    int // command of possible
+	// soften makes every match a possible one.
+	soften bool
 }
 
 // better reports whether c is worth comparing.
@@ -40,6 +42,9 @@ func (f *finder) better(c *compiled) bool {
 }
 
 func (f *finder) found(c *compiled, m match3, command int) {
+	if f.soften && m == fullMatch {
+		m = possibleMatch
+	}
 	switch m {
 	case fullMatch:
 		f.best, f.command = c, command

@@ -183,6 +183,57 @@ func (p *pathPattern) reaches(abs string) bool {
 	return false
 }
 
+// wantedBy reports whether a file that p names by its last component can be
+// among those that a means in a tree. Everything below a directory can.
+func (p *pathPattern) wantedBy(a *access) bool {
+	if a.only == "" || len(p.globs) > 0 {
+		return true
+	}
+	for _, l := range p.literals {
+		if a.wants(path.Base(l)) || !strings.Contains(path.Base(l), ".") {
+			return true // it may be a directory
+		}
+	}
+	return false
+}
+
+// present reports whether something exists that p covers by its literal
+// beginning.
+func (p *pathPattern) present() bool {
+	for _, l := range p.literals {
+		if exists(l) {
+			return true
+		}
+	}
+	for _, g := range p.globs {
+		if exists(literalDir(g)) {
+			return true
+		}
+	}
+	return false
+}
+
+// underGlob reports whether a name in dir that the shell's pattern matches leads
+// to what p covers.
+func (p *pathPattern) underGlob(dir, pattern string) bool {
+	one := func(l string) bool {
+		rest, ok := strings.CutPrefix(l, strings.TrimSuffix(dir, "/")+"/")
+		name, _, _ := strings.Cut(rest, "/")
+		return ok && globMatches(pattern, name)
+	}
+	for _, l := range p.literals {
+		if one(l) {
+			return true
+		}
+	}
+	for _, g := range p.globs {
+		if d := literalDir(g); d != "/" && one(d) {
+			return true
+		}
+	}
+	return false
+}
+
 // literal reports whether p is one absolute path without wildcards, which the
 // kernel can hold.
 func (p *pathPattern) literal() (string, bool) {

@@ -160,7 +160,7 @@ func (s *RuleSet) Without(kind Kind, pattern string, source SourceKind) (*RuleSe
 func (s *RuleSet) Check(c Call) (v Verdict, by RuleReason, found bool) {
 	e := &Engine{cfg: Config{Workspace: s.Base().Workspace, Home: s.Base().Home}}
 	st := state{rules: s}
-	f := e.gather(c)
+	f := e.gather(c, s)
 	w := when{mode: ModeDefault, now: time.Now()}
 	if m := st.deny(f, w); m.rule != nil {
 		return Deny, m.reason(), true

@@ -149,7 +149,7 @@ func (r *run) changes() {
 // removesRoot reports the removal or move of a root itself, with its .git.
 // find(1) with a condition names the root too, and removes what it finds.
 func (r *run) removesRoot(a *access) bool {
-	if a.verb != effectDelete || a.zone < writeRoot || a.command < 0 || r.facts.commands[a.command].base == "find" {
+	if a.verb != effectDelete || a.some || a.zone < writeRoot || a.command < 0 || r.facts.commands[a.command].base == "find" {
 		return false
 	}
 	root, _ := r.e.zoneOf(a.real)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"os"
 	"path"
 	"strings"
 
@@ -50,7 +51,7 @@ func (s *state) strict(t *ruleTable, f *facts, w when) match {
 	for i := range f.accesses {
 		a := &f.accesses[i]
 		if seen != nil {
-			key := accessKey{a.verb, a.raw, a.real, a.glob, a.tree}
+			key := accessKey{a.verb, a.raw, a.real, a.only, a.glob, a.tree, a.some, a.namesOnly, a.replaces, a.tracked}
 			if seen[key] {
 				continue
 			}
@@ -61,6 +62,9 @@ func (s *state) strict(t *ruleTable, f *facts, w when) match {
 	for i := range f.hosts {
 		find.onHost(t.hosts, &f.hosts[i])
 	}
+	for i := range f.mentions {
+		find.onMention(t, &f.mentions[i])
+	}
 	find.onExec(t, f)
 	find.onArguments(t, f)
 	return find.result()
@@ -68,9 +72,9 @@ func (s *state) strict(t *ruleTable, f *facts, w when) match {
 
 // accessKey tells accesses apart that rules could treat differently.
 type accessKey struct {
-	verb       effectVerb
-	raw, real  string
-	glob, tree bool
+	verb                                       effectVerb
+	raw, real, only                            string
+	glob, tree, some, names, replaces, tracked bool
 }
 
 func (f *finder) onCommand(t *ruleTable, v *commandView) {
@@ -105,6 +109,9 @@ func (f *finder) onAccess(t *ruleTable, a *access) {
 	switch a.verb {
 	case effectWrite:
 		lists = [2]*pathIndex{&t.write, nil}
+		if a.replaces && len(t.remove.all) > 0 && a.known() && exists(a.real) {
+			f.pathRules(&t.remove, a.given, a.real, a.command)
+		}
 	case effectDelete:
 		lists = [2]*pathIndex{&t.write, &t.remove}
 	}
@@ -119,7 +126,13 @@ func (f *finder) onAccess(t *ruleTable, a *access) {
 		f.pathRules(x, a.given, a.real, a.command)
 		f.below(x, a)
 		f.matching(x, a)
+		f.inTree(x, a)
 	}
+}
+
+func exists(p string) bool {
+	_, err := os.Lstat(p)
+	return err == nil
 }
 
 // anyPath: the path is not known, so each rule may match; what is known of its
@@ -145,14 +158,21 @@ func (f *finder) anyPath(x *pathIndex, a *access) {
 // below: a whole tree is read, changed or removed, and a rule is about
 // something in it.
 func (f *finder) below(x *pathIndex, a *access) {
-	if !a.tree || a.real == "" {
+	if !a.tree || a.real == "" || a.namesOnly {
 		return
 	}
+	dir := a.real
+	if a.glob {
+		dir = path.Dir(dir)
+	}
 	for _, c := range x.all {
-		if !f.better(c) || !c.pat.path.reaches(a.real) {
+		if !f.better(c) || !c.pat.path.reaches(dir) || !c.pat.path.wantedBy(a) || a.glob && !a.some && !c.pat.path.underGlob(dir, path.Base(a.real)) {
 			continue
 		}
-		if a.verb == effectRead {
+		if a.some && a.verb == effectRead && exists(dir) && (!c.pat.path.present() || !c.pat.path.trackedIn(a)) {
+			continue // there is nothing yet that could be read
+		}
+		if a.verb == effectRead || a.some {
 			f.found(c, possibleMatch, a.command)
 		} else {
 			f.found(c, fullMatch, a.command)
@@ -163,15 +183,20 @@ func (f *finder) below(x *pathIndex, a *access) {
 // matching: a pattern of the shell stands for names that exist, or that the
 // script may have made.
 func (f *finder) matching(x *pathIndex, a *access) {
-	if !a.glob && !a.tree || a.real == "" {
+	if !a.glob && !a.tree || a.real == "" || a.namesOnly {
 		return
 	}
+	f.soften = a.some
+	defer func() { f.soften = false }()
 	dir, last := a.real, "*"
 	if a.glob {
 		dir, last = path.Split(a.real)
 		dir = path.Clean(dir)
 	}
 	for _, name := range a.names {
+		if !a.wants(name) && !a.glob {
+			continue
+		}
 		f.onePath(x, path.Join(dir, name), a.command)
 	}
 	if !a.glob {

@@ -62,7 +62,7 @@ func (r *run) markOpaque() {
 				p.opaque = r.gitHidden(v)
 			}
 			for _, j := range f.byCommand[p.index] {
-				if a := &f.accesses[j]; a.verb != effectRead && !a.known() {
+				if a := &f.accesses[j]; a.verb != effectRead && !a.known() && !a.some {
 					p.opaque = "unknown target: " + readable(a.raw)
 				}
 			}

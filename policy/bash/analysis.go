@@ -22,8 +22,11 @@ type Options struct {
 	// itself makes.
 	Readlink func(path string) (target string, ok bool)
 	// Exists says whether a path exists before the script runs. Nil means
-	// unknown. It is asked for the signs of a bare git repository only.
+	// unknown. It is asked for the signs of a bare git repository and for the
+	// top of a checkout.
 	Exists func(path string) bool
+	// Mentions asks for Analysis.Mentions, which cost time.
+	Mentions bool
 }
 
 // Analysis is everything found in one script. The zero value is the analysis of
@@ -35,6 +38,12 @@ type Analysis struct {
 	Effects  []Effect
 	Unknown  []Unknown
 	Dangers  []Danger
+	// Mentions are listed with Options.Mentions.
+	Mentions []Mention
+	// Assigns are plain assignments that the shell made, as NAME=VALUE, of names
+	// that rule other programs ([RulesPrograms]). They reach a program when the
+	// variable was in the environment before.
+	Assigns []Word
 }
 
 // Readable reports whether the commands listed are all that the shell itself
@@ -197,8 +206,21 @@ type Effect struct {
 	NoFollow bool
 	// Into is true when Path may be a directory, in which the effect happens
 	// below the same name as the source (cp a DIR).
-	Into   bool
-	Source EffectSource
+	Into bool
+	// Some is true when only some of the tree at Path is meant, by names that are
+	// known at run time only: those in an archive or a patch, those that git
+	// brings back. Only, if not empty, is a pattern that their last component
+	// matches (find -name), or behind "!" one that it does not match.
+	Some bool
+	Only string
+	// Names is true when a tree is only listed, and the content of its files is
+	// not read (find, ls -R).
+	Names bool
+	// Tracked is true when only files that git tracks are meant.
+	Tracked bool
+	// Replaces is true when what Path held before is lost, should it exist.
+	Replaces bool
+	Source   EffectSource
 	// Command is an index into Analysis.Commands, -1 for a redirect without a
 	// command.
 	Command int

@@ -74,6 +74,13 @@ type analyzer struct {
 	// cur is the command that is being read.
 	cur int
 	via []string
+	// tail is how many of the last words of the command that is being read are a
+	// command of their own.
+	tail int
+	// only is what find -name asks for, while its commands are read.
+	only string
+	// renamed: an archive was made whose names were changed on the way.
+	renamed bool
 	// src is the text that is being read; positions of its nodes refer to it.
 	src string
 	// hdoc: the text being expanded is the body of a here-document.

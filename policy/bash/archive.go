@@ -47,14 +47,21 @@ func (a *analyzer) tar(v *invocation, p *program) {
 	}
 	switch {
 	case extract && !g.has("O", "to-stdout"):
-		a.effect(n.st, Effect{Kind: Write, Path: ".", Tree: true, Command: a.cur})
+		a.effect(n.st, Effect{Kind: Write, Path: ".", Tree: true, Some: true, Command: a.cur})
 		for _, w := range g.ops {
+			if !w.Glob {
+				a.effect(n.st, Effect{Kind: Write, Path: w.Text, Tree: true, Command: a.cur})
+			}
 			a.wrote(n.st, w.Text)
+		}
+		if g.has("transform", "xform") || a.renamed && a.tarNew(st, file, hasFile) {
+			a.noteHere(UnknownTarget, "names changed by tar --transform")
 		}
 		if a.tarNew(st, file, hasFile) || g.has("transform", "xform") {
 			a.keepMade(&text{alts: []string{anyText}})
 		}
 	case create:
+		a.renamed = a.renamed || g.has("transform", "xform")
 		a.each(&n, g.ops, Effect{Kind: Read, Tree: true})
 		if g.has("remove-files") {
 			a.each(&n, g.ops, Effect{Kind: Delete, Tree: true})

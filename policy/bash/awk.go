@@ -70,6 +70,7 @@ func (a *analyzer) awkCode(v *invocation, code string, env map[string][]string) 
 	if hasAnyHole(code) || a.spend(len(code)/2+1) {
 		a.noteHere(UnknownCode, "awk "+code)
 	}
+	a.awkNet(code)
 	toks, ok := awkTokens(code)
 	if !ok {
 		a.noteHere(UnknownCode, "awk "+code)
@@ -82,6 +83,22 @@ func (a *analyzer) awkCode(v *invocation, code string, env map[string][]string) 
 	r.assignments()
 	r.walk()
 	return r.safe
+}
+
+// awkNet lists the hosts of gawk's special files, /inet/PROTOCOL/PORT/HOST/PORT.
+func (a *analyzer) awkNet(code string) {
+	for rest := code; ; {
+		i := strings.Index(rest, "/inet")
+		if i < 0 {
+			return
+		}
+		rest = rest[i+len("/inet"):]
+		host := worldText
+		if f := strings.SplitN(rest, "/", 6); len(f) > 4 && strings.Trim(f[0], "46") == "" && !strings.ContainsAny(f[3], "\" \t\n") {
+			host = f[3]
+		}
+		a.effect(&state{}, Effect{Kind: Network, Path: host, Command: a.cur, Source: Code})
+	}
 }
 
 // awkReader walks the tokens of an awk program.
@@ -310,7 +327,7 @@ func (r *awkReader) write(alts []string) {
 			continue
 		}
 		if strings.HasPrefix(s, "/inet") {
-			r.a.effect(r.v.st, Effect{Kind: Network, Path: s, Source: Code, Command: r.a.cur})
+			r.a.awkNet(s)
 			continue
 		}
 		r.a.effect(r.v.st, Effect{Kind: Write, Path: s, Source: Code, Command: r.a.cur})

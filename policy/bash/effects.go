@@ -88,6 +88,15 @@ func (a *analyzer) effect(st *state, e Effect) {
 			return
 		}
 	}
+	if i := strings.Index(raw, belowText); i >= 0 && onlyNames(raw) {
+		e.Some, e.Only = true, a.only
+		if e.Kind == Read { // hidden names too, unlike those of a pattern
+			e.Glob, e.Tree = false, true
+			if raw = strings.TrimSuffix(raw[:i], "/"); raw == "" {
+				raw = "/"
+			}
+		}
+	}
 	if (e.Kind == Write || e.Kind == Delete) && hasHole(raw) && !onlyNames(raw) {
 		a.noteHere(UnknownTarget, raw)
 	}

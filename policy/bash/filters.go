@@ -53,7 +53,7 @@ func (a *analyzer) cat(v *invocation, p *program) {
 // tee models tee: its input goes to every operand and on.
 func (a *analyzer) tee(v *invocation, p *program) {
 	g := parseArgs(p, v.argv)
-	a.each(v, g.ops, Effect{Kind: Write})
+	a.each(v, g.ops, Effect{Kind: Write, Replaces: !g.has("a", "append")})
 	if !g.odd && !g.computed && !slices.ContainsFunc(g.ops, func(w Word) bool { return !hasField("/dev/null /dev/stdout /dev/stderr", w.Text) }) {
 		a.setReadOnly()
 	}
@@ -101,7 +101,7 @@ func (a *analyzer) dd(v *invocation) {
 		v.st.out.copyFrom(t)
 		return
 	}
-	a.effect(v.st, Effect{Kind: Write, Path: out, Command: a.cur})
+	a.effect(v.st, Effect{Kind: Write, Path: out, Command: a.cur, Replaces: true})
 	a.put(v.st, out, t)
 }
 

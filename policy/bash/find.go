@@ -34,7 +34,7 @@ func (a *analyzer) find(v *invocation) {
 	if len(roots) == 0 {
 		roots = []Word{{Text: "."}}
 	}
-	a.each(v, roots, Effect{Kind: Read, Tree: true})
+	a.each(v, roots, Effect{Kind: Read, Tree: true, Names: true})
 	safe := true
 	for ; i < len(argv); i++ {
 		w := argv[i]
@@ -61,7 +61,12 @@ func (a *analyzer) find(v *invocation) {
 					i++
 				}
 			}
-		case "-files0-from", "-newer", "-anewer", "-cnewer", "-samefile":
+		case "-files0-from":
+			if i+1 < len(argv) {
+				i++
+				a.effect(v.st, Effect{Kind: Read, Path: argv[i].Text, Source: Option, Command: a.cur})
+			}
+		case "-newer", "-anewer", "-cnewer", "-samefile":
 			i++
 		case "-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-type", "-size", "-mtime",
 			"-maxdepth", "-mindepth", "-user", "-group", "-perm", "-printf", "-lname", "-ilname", "-mmin", "-amin",
@@ -97,9 +102,29 @@ func (a *analyzer) findExec(v *invocation, i int, roots []Word, inDir bool) (las
 		n.st.dirs = []string{""}
 	}
 	if len(cmd) > 0 {
+		only := a.only
+		a.only = findName(argv[:i])
 		a.start(&n, cmd)
+		a.only = only
 	}
 	return end
+}
+
+// findName is the pattern of -name that everything found must match, "" when
+// there is none or it is not certain.
+func findName(argv []Word) string {
+	pattern := ""
+	for i, w := range argv {
+		switch w.Text {
+		case "-o", "-or", ",", "!", "-not", "-prune":
+			return ""
+		case "-name":
+			if i+1 < len(argv) && !hasHole(argv[i+1].Text) && !argv[i+1].Many {
+				pattern = argv[i+1].Text
+			}
+		}
+	}
+	return pattern
 }
 
 // foundName is what {} may be.
@@ -331,9 +356,9 @@ func (a *analyzer) fd(v *invocation, p *program) {
 		a.setReadOnly()
 	}
 	if len(g.ops) > 1 {
-		a.each(v, g.ops[1:], Effect{Kind: Read, Tree: true})
+		a.each(v, g.ops[1:], Effect{Kind: Read, Tree: true, Names: true})
 	} else {
-		a.effect(v.st, Effect{Kind: Read, Path: ".", Tree: true, Command: a.cur})
+		a.effect(v.st, Effect{Kind: Read, Path: ".", Tree: true, Names: true, Command: a.cur})
 	}
 	a.defaultOut(v)
 }

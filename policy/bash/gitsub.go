@@ -69,6 +69,7 @@ func (a *analyzer) gitSub(v *invocation, argv []Word, odd bool) {
 		a.gitNetwork(v, sub, argv)
 	}
 	a.gitWrites(v, sub, argv)
+	a.gitTree(v, sub, argv)
 	if !odd && a.gitReads(sub, argv) {
 		a.setReadOnly()
 	}
@@ -127,8 +128,9 @@ func (a *analyzer) gitStartOptions(v *invocation, sub string, argv []Word) {
 		case sub == "clone" && (s == "-c" || name == "--config"):
 			k, c, _ := strings.Cut(next(), "=")
 			a.gitConfig(v, k, c)
-		case (sub == "clone" || sub == "init") && name == "--template":
+		case (sub == "clone" || sub == "init") && name == "--template" && next() != "":
 			a.gitHooks(v, next())
+			a.gitTemplate(v, sub, argv)
 		case sub == "grep" && (strings.HasPrefix(s, "-O") || gitLong(name, "--open-files-in-pager", 7)):
 			code := val
 			if strings.HasPrefix(s, "-O") {
@@ -291,10 +293,13 @@ func (a *analyzer) gitWrites(v *invocation, sub string, argv []Word) {
 	case "apply", "am", "fast-import", "read-tree", "unpack-objects", "update-index", "mktree", "checkout-index", "hash-object":
 		a.unknownWrites(v, ops)
 	case "rm":
-		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
+		if !hasLong(argv, "--cached", "--dry-run") && !hasOption(argv, "-n") {
+			a.each(v, ops, Effect{Kind: Delete, NoFollow: true, Tree: true})
+		}
 	case "mv":
 		if n := len(ops); n > 1 {
 			a.each(v, ops[:n-1], Effect{Kind: Delete, NoFollow: true})
+			a.each(v, ops[:n-1], Effect{Kind: Read, NoFollow: true})
 			a.each(v, ops[n-1:], Effect{Kind: Write, Into: true})
 			for _, src := range ops[:n-1] {
 				a.copied(v, src, ops[n-1], true)

@@ -15,7 +15,7 @@ var networkTable = []program{
 	{names: "ansible-playbook", ops: opsOpaque},
 	{names: "psql mysql mariadb sqlite3 mongosh redis-cli mongo", how: howStdinCode, flags: "abdehlnqstwxAEHLNOPRSTVWX01", vals: "cfoUpdhFvuDeP", roles: "h:N host:N c:U command:U e:U execute:U f:F file:F eval:K o:W output:W",
 		long: "cmd= init-command= command= file= output= host= port= username= dbname= execute= user= password= database= csv no-align tuples-only quiet eval= host= batch silent init= cmd="},
-	{names: "ssh-keygen", ops: opsNone, flags: "ABceghHiklLpqQuUvXy", vals: "aCbDEfFGIJjKMmNnOPRrSsTtVWYZz", roles: "f:W D:L w:L"},
+	{names: "ssh-keygen", ops: opsNone, flags: "ABceghHiklLpqQuUvXy", vals: "aCbDEfFGIJjKMmNnOPRrSsTtVWYZz", roles: "f:B D:L w:L"},
 	{names: "ssh-add ssh-copy-id ssh-keyscan", ops: opsNone, flags: "cDdkKlLqvXx46fnH", vals: "eEHhSsTtipoF", roles: "s:L e:L S:L"},
 	{names: "rclone s3cmd gsutil", ops: opsOpaque},
 }

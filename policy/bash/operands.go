@@ -11,14 +11,14 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 	ops := g.ops
 	switch p.ops {
 	case opsRead:
-		a.each(v, ops, Effect{Kind: Read})
+		a.readOperands(v, g)
 	case opsPattern:
 		if !a.givesPattern(p, g) && len(ops) > 0 {
 			ops = ops[1:]
 		}
-		a.each(v, ops, Effect{Kind: Read, Tree: g.has("r", "R", "recursive")})
+		a.searched(v, g, ops)
 	case opsWrite:
-		a.each(v, ops, Effect{Kind: Write})
+		a.writeOperands(v, g)
 		a.changed(v, ops)
 		if baseName(v.argv[0].Text) == "patch" {
 			if w, ok := g.get("i", "input"); ok {
@@ -74,7 +74,32 @@ func (a *analyzer) operands(v *invocation, p *program, g *args) {
 		for _, w := range ops {
 			a.startCode(v, w.Text)
 		}
+	case opsCompress:
+		a.compressed(v, g)
 	}
+}
+
+// writeOperands lists what programs do that change all their operands.
+func (a *analyzer) writeOperands(v *invocation, g *args) {
+	ops := g.ops
+	e := Effect{Kind: Write}
+	switch baseName(v.argv[0].Text) {
+	case "patch":
+		if len(ops) > 1 {
+			a.each(v, ops[1:], Effect{Kind: Read})
+			ops = ops[:1]
+		}
+	case "truncate":
+		e.Replaces = true
+		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
+	case "shred":
+		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
+	case "dos2unix", "unix2dos", "strip", "objcopy", "ranlib", "sponge":
+		a.each(v, ops, Effect{Kind: Read})
+	case "rename", "prename", "perl-rename", "file-rename":
+		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
+	}
+	a.each(v, ops, e)
 }
 
 // unknownWrites is a program that writes files whose names and contents its input
@@ -176,12 +201,16 @@ func (a *analyzer) copyOperands(v *invocation, p *program, g *args) {
 		if p.ops == opsMove {
 			kind = Delete
 		}
-		a.effect(v.st, Effect{Kind: kind, Path: src.Text, Glob: src.Glob, Tree: tree || p.ops == opsMove,
-			NoFollow: p.ops == opsMove, Command: a.cur})
+		e := Effect{Kind: kind, Path: src.Text, Glob: src.Glob, Tree: tree || p.ops == opsMove, NoFollow: p.ops == opsMove, Command: a.cur}
+		a.effect(v.st, e)
+		if kind == Delete { // under its new name it can be read
+			e.Kind = Read
+			a.effect(v.st, e)
+		}
 		a.copied(v, src, dir, !noDir)
 	}
-	a.effect(v.st, Effect{Kind: Write, Path: dir.Text, Glob: dir.Glob, Into: !noDir, Tree: tree, Command: a.cur,
-		NoFollow: p.ops == opsMove})
+	a.effect(v.st, Effect{Kind: Write, Path: dir.Text, Glob: dir.Glob, Into: !noDir, Tree: tree, Some: tree, Command: a.cur,
+		NoFollow: p.ops == opsMove, Replaces: !g.has("n", "no-clobber")})
 	for _, src := range ops { // a link is followed from now on, not by its own making
 		a.copiedLink(v, p, g, src, dir)
 	}
@@ -309,10 +338,12 @@ func (a *analyzer) linkOperands(v *invocation, g *args) {
 			continue
 		}
 		a.copied(v, src, dir, true)
-		// A hard link is another name of the file: writing to it changes the other.
+		// A hard link is another name of the file: writing to it changes the
+		// other, and it can be read by it.
 		a.effect(v.st, Effect{Kind: Write, Path: src.Text, Command: a.cur, NoFollow: true})
+		a.effect(v.st, Effect{Kind: Read, Path: src.Text, Command: a.cur, NoFollow: true})
 	}
-	a.effectNoLink(v, Effect{Kind: Write, Path: dir.Text, Into: true, NoFollow: true, Command: a.cur})
+	a.effectNoLink(v, Effect{Kind: Write, Path: dir.Text, Into: true, NoFollow: true, Command: a.cur, Replaces: g.has("f", "force")})
 }
 
 // effectNoLink lists the making of a link itself.

@@ -52,12 +52,14 @@ const (
 	opsEach                  // each operand is a shell command line
 	opsFirstOut              // the first is written, the others are read
 	opsLastOut               // the last is written, the others are read
+	opsCompress              // each is replaced by a file of another name
 )
 
 // Roles of option values.
 const (
 	roleRead    = 'R' // file that is read
 	roleWrite   = 'W' // file that is written
+	roleBoth    = 'B' // file that is read or written
 	roleProgram = 'P' // program, alone
 	roleShell   = 'S' // command line for a shell
 	roleCode    = 'K' // program text in another language

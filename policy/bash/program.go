@@ -29,6 +29,9 @@ func findProgram(name string) *program {
 	if p := m[name]; p != nil {
 		return p
 	}
+	if strings.HasPrefix(name, "git-") {
+		return m["git"] // git-SUB is git SUB
+	}
 	if base := strings.TrimRight(name, "0123456789.-"); base != name && base != "" {
 		if p := m[base]; p != nil && (p.how == howPython || p.how == howCode || p.how == howShell || p.how == howCompiler) {
 			return p
@@ -52,6 +55,8 @@ func (a *analyzer) program(v *invocation) {
 	p := findProgram(name)
 	a.cur = a.record(Command{Argv: v.argv, Dir: v.st.dir(), InTable: p != nil, Assigns: a.assignWords(v)})
 	cur := a.cur
+	tail := a.tail
+	a.tail = 0
 	a.runWritten(v, path)
 	a.cur = cur
 	a.envCode(v, name, p)
@@ -68,6 +73,9 @@ func (a *analyzer) program(v *invocation) {
 		a.consumes(v)
 		a.understand(v, p)
 	}
+	a.cur = cur
+	a.mentions(v, p)
+	a.tail = tail
 	a.flushProcs(v.argv)
 	a.cur = cur
 }
@@ -195,8 +203,11 @@ func (a *analyzer) usualOutput(v *invocation, g *args) {
 	case "etags":
 		file = "TAGS"
 	case "unzip":
-		if !g.has("d", "l", "p", "t", "v", "Z", "z", "c") {
+		if !g.has("l", "p", "t", "v", "Z", "z", "c") {
 			tree = "."
+			if d, ok := g.get("d"); ok {
+				tree = d.Text
+			}
 		}
 	case "patch":
 		if d, ok := g.get("d", "directory"); ok {
@@ -223,7 +234,7 @@ func (a *analyzer) usualOutput(v *invocation, g *args) {
 		}
 	}
 	if tree != "" {
-		a.effect(v.st, Effect{Kind: Write, Path: tree, Tree: true, Command: a.cur})
+		a.effect(v.st, Effect{Kind: Write, Path: tree, Tree: true, Some: true, Command: a.cur})
 	}
 	if file != "" && !g.has("f", "o", "x") {
 		a.effect(v.st, Effect{Kind: Write, Path: file, Command: a.cur})
@@ -255,6 +266,11 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 	case roleRead:
 		e.Kind = Read
 		a.effect(v.st, e)
+	case roleBoth:
+		for _, e.Kind = range []EffectKind{Read, Write} {
+			a.effect(v.st, e)
+		}
+		a.wrote(v.st, o.val.Text)
 	case roleWrite:
 		if s := o.val.Text; len(s) > 1 && (s[0] == '|' || s[0] == '!') && baseName(v.argv[0].Text) == "strace" {
 			a.startCode(v, s[1:])
@@ -280,7 +296,7 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 		a.effect(v.st, e)
 		a.codeFile(v, o.val)
 	case roleNet:
-		e.Kind = Network
+		e.Kind, e.Path = Network, hostOf(e.Path)
 		a.effect(v.st, e)
 	}
 }
@@ -293,6 +309,9 @@ func (a *analyzer) start(v *invocation, argv []Word) {
 	n.argv, n.shell = argv, false
 	a.run(&n)
 	a.via, a.cur = via, cur
+	if i := len(v.argv) - len(argv); i > 0 && len(argv) > 0 && &v.argv[i] == &argv[0] {
+		a.tail = max(a.tail, len(argv))
+	}
 }
 
 // startCode runs text by a shell that a program starts.

@@ -58,6 +58,7 @@ func (a *analyzer) redirects(st *state, rs []*syntax.Redirect, cmd int) (done fu
 		case syntax.RdrInOut:
 			for _, p := range a.target(st, r.Word) {
 				a.effect(st, Effect{Kind: Write, Path: p, Source: Redirect, Command: cmd})
+				a.effect(st, Effect{Kind: Read, Path: p, Source: Redirect, Command: cmd})
 				st.setInput(fd, a.content(st, p))
 				if fd != "" && fd != "0" {
 					st.setOutput(fd, a.open(st, p, true))
@@ -90,7 +91,7 @@ func (a *analyzer) output(st *state, r *syntax.Redirect, fd string, cmd int) (pr
 		if a.isProc(p) {
 			procs = append(procs, p)
 		}
-		a.effect(st, Effect{Kind: Write, Path: p, Source: Redirect, Command: cmd})
+		a.effect(st, Effect{Kind: Write, Path: p, Source: Redirect, Command: cmd, Replaces: !appends})
 		t := a.open(st, p, appends)
 		if fd == "" {
 			fd = "1"

@@ -115,6 +115,11 @@ func (a *analyzer) scp(v *invocation, p *program) {
 	if g.computed {
 		a.noteHere(UnknownOption, v.argv[0].Text)
 	}
+	if baseName(v.argv[0].Text) == "sftp" && len(g.ops) > 0 { // the first is [user@]host[:path] without exception
+		host, _, _ := strings.Cut(hostOf(g.ops[0].Text), ":")
+		a.effect(v.st, Effect{Kind: Network, Path: host, Command: a.cur})
+		g.ops = g.ops[1:]
+	}
 	a.remoteOperands(v, g.ops)
 	if in := v.st.in; baseName(v.argv[0].Text) == "sftp" && in != nil && !in.pure {
 		for _, s := range in.alts {
@@ -132,12 +137,14 @@ func (a *analyzer) scp(v *invocation, p *program) {
 func (a *analyzer) remoteOperands(v *invocation, ops []Word) {
 	for i, w := range ops {
 		last := i == len(ops)-1 && len(ops) > 1
-		host, _, remote := strings.Cut(w.Text, ":")
+		host, rest, remote := strings.Cut(w.Text, ":")
 		switch {
+		case remote && strings.HasPrefix(rest, "//"): // rsync://HOST/, scp://HOST/
+			a.effect(v.st, Effect{Kind: Network, Path: hostOf(w.Text), Command: a.cur})
 		case remote && !strings.Contains(host, "/"):
 			a.effect(v.st, Effect{Kind: Network, Path: hostOf(host), Command: a.cur})
 		case last:
-			a.effect(v.st, Effect{Kind: Write, Path: w.Text, Glob: w.Glob, Into: true, Tree: true, Command: a.cur})
+			a.effect(v.st, Effect{Kind: Write, Path: w.Text, Glob: w.Glob, Into: true, Tree: true, Some: true, Command: a.cur})
 			a.wrote(v.st, w.Text)
 		default:
 			a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Tree: true, Command: a.cur})
@@ -153,9 +160,19 @@ func (a *analyzer) rsync(v *invocation, p *program) {
 		a.noteHere(UnknownOption, "rsync")
 	}
 	remote := false
-	for _, w := range g.ops {
+	for i, w := range g.ops {
 		host, _, ok := strings.Cut(w.Text, ":")
-		remote = remote || ok && !strings.Contains(host, "/")
+		if ok && !strings.Contains(host, "/") {
+			remote = true
+			continue
+		}
+		last := i == len(g.ops)-1 && len(g.ops) > 1
+		switch {
+		case last && hasDelete(&g):
+			a.effect(v.st, Effect{Kind: Delete, Path: w.Text, Glob: w.Glob, Tree: true, Some: true, NoFollow: true, Command: a.cur})
+		case !last && g.has("remove-source-files"):
+			a.effect(v.st, Effect{Kind: Delete, Path: w.Text, Glob: w.Glob, Tree: true, Some: true, NoFollow: true, Command: a.cur})
+		}
 	}
 	a.remoteOperands(v, g.ops)
 	if n := len(g.ops); n > 1 && !remote {
@@ -166,68 +183,14 @@ func (a *analyzer) rsync(v *invocation, p *program) {
 	a.defaultOut(v)
 }
 
-// curl follows curl and wget: hosts are contacted, outputs are written.
-func (a *analyzer) curl(v *invocation, p *program) {
-	g := parseArgs(p, v.argv)
-	a.optionRoles(v, p, &g)
-	if g.computed {
-		a.noteHere(UnknownOption, v.argv[0].Text)
-	}
+// hasDelete reports the options of rsync that remove what the source lacks.
+func hasDelete(g *args) bool {
 	for _, o := range g.opts {
-		a.sentFile(v, o)
-	}
-	wget := strings.HasPrefix(baseName(v.argv[0].Text), "wget")
-	remoteName := g.has("O", "remote-name", "remote-name-all")
-	_, toFile := g.get("O", "output-document")
-	for _, w := range g.ops {
-		if path, ok := strings.CutPrefix(w.Text, "file://"); ok {
-			a.effect(v.st, Effect{Kind: Read, Path: path, Command: a.cur})
-			if o, ok := g.get("o", "output"); ok && !wget {
-				a.put(v.st, o.Text, a.content(v.st, path))
-			}
-		} else {
-			a.effect(v.st, Effect{Kind: Network, Path: hostOf(w.Text), Command: a.cur})
-		}
-		if wget && !toFile || !wget && remoteName {
-			name := baseName(w.Text)
-			if name == "" || hasHole(name) {
-				name = nameText
-			}
-			if d, ok := g.get("P", "directory-prefix", "output-dir"); ok {
-				name = d.Text + "/" + name
-			}
-			a.effect(v.st, Effect{Kind: Write, Path: name, Command: a.cur})
-			a.wrote(v.st, name)
+		if strings.HasPrefix(o.name, "del") {
+			return true
 		}
 	}
-	// What comes from elsewhere is not known, and whoever wrote the URL chose it.
-	if v.st.out != nil {
-		v.st.out.derived(v.st.in, worldText)
-	}
-}
-
-// sentFile lists files that curl and wget read to send them: "@FILE" and "<FILE"
-// in a value, "NAME=@FILE" in a form.
-func (a *analyzer) sentFile(v *invocation, o option) {
-	file := ""
-	switch o.name {
-	case "d", "data", "data-ascii", "data-binary", "data-urlencode", "json", "H", "header", "proxy-header", "url-query", "variable":
-		if i := strings.IndexByte(o.val.Text, '@'); i == 0 || i > 0 && (o.name == "data-urlencode" || o.name == "url-query" || o.name == "variable") {
-			file = o.val.Text[i+1:]
-		}
-	case "F", "form":
-		if _, val, ok := strings.Cut(o.val.Text, "="); ok && strings.IndexAny(val, "@<") == 0 {
-			file, _, _ = strings.Cut(val[1:], ";")
-		}
-	case "post-file", "body-file", "b", "cookie", "netrc-file", "E", "cert", "key", "cacert":
-		file = o.val.Text
-		if (o.name == "b" || o.name == "cookie") && strings.Contains(file, "=") {
-			file = ""
-		}
-	}
-	if file != "" && file != "-" {
-		a.effect(v.st, Effect{Kind: Read, Path: file, Source: Option, Command: a.cur})
-	}
+	return false
 }
 
 // socat follows socat: EXEC and SYSTEM addresses start programs.
@@ -247,6 +210,7 @@ func (a *analyzer) socat(v *invocation, p *program) {
 			case "OPEN", "CREATE", "FILE", "GOPEN", "CREAT":
 				path, _, _ := strings.Cut(val, ",")
 				a.effect(v.st, Effect{Kind: Write, Path: path, Command: a.cur})
+				a.effect(v.st, Effect{Kind: Read, Path: path, Command: a.cur})
 			case "TCP", "TCP4", "TCP6", "UDP", "UDP4", "UDP6", "TCP-CONNECT", "OPENSSL", "SSL", "UDP-CONNECT", "SCTP", "SOCKS4", "PROXY":
 				a.effect(v.st, Effect{Kind: Network, Path: val, Command: a.cur})
 			}
