@@ -12,7 +12,7 @@ type Effects struct {
 
 // Effects reads a call. It decides nothing.
 func (e *Engine) Effects(c Call) Effects {
-	f := e.gather(c)
+	f := e.gather(c, e.state.Load().rules)
 	var d Decision
 	d.describe(f)
 	out := Effects{Reads: d.Reads, Writes: d.Writes}
