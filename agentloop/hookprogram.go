@@ -122,9 +122,15 @@ func (p *hookProgram) find() error {
 	}
 }
 
+// textCommands take their arguments for texts and names, and run or read none.
+var textCommands = map[string]bool{"echo": true, "printf": true, "test": true, "[": true, ":": true}
+
 // word looks at one word, and at the words inside of it. outer is the word of
 // the command that it stands in.
 func (p *hookProgram) word(w, outer hookWord, depth int) error {
+	if depth == 0 && w.value != w.head && textCommands[w.head] {
+		return nil
+	}
 	whole := depth == 0
 	found, err := p.candidate(w.value, outer, whole)
 	if err != nil || found || depth == maxHookNesting {
@@ -202,6 +208,9 @@ func (p *hookProgram) candidate(value string, outer hookWord, whole bool) (found
 // named reports whether a word that leads nowhere is meant as a file: a guard
 // that was removed must not pass for a word that means nothing.
 func named(value, path string) bool {
+	if strings.ContainsAny(value, " \t\n\"'\\$`*?[]{}()<>|&;") {
+		return false
+	}
 	if filepath.IsAbs(value) || strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") {
 		return true
 	}

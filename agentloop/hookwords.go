@@ -11,6 +11,8 @@ type hookWord struct {
 	value      string
 	// dynamic: a part is computed when it runs.
 	dynamic bool
+	// head is the first word of the simple command that it stands in.
+	head string
 }
 
 // hookWordReader cuts a command into words the way a shell does. It finds at
@@ -24,6 +26,7 @@ type hookWordReader struct {
 	word   strings.Builder
 	start  int // -1: between words
 	dyn    bool
+	head   string // of the command; empty: the next word is it
 }
 
 func hookWords(text string, lookup func(string) (string, bool)) []hookWord {
@@ -43,7 +46,11 @@ func (r *hookWordReader) begin() {
 
 func (r *hookWordReader) finish() {
 	if r.start >= 0 {
-		r.words = append(r.words, hookWord{r.start, r.at, r.word.String(), r.dyn})
+		value := r.word.String()
+		if r.head == "" && !noHead(value) {
+			r.head = value
+		}
+		r.words = append(r.words, hookWord{r.start, r.at, value, r.dyn, r.head})
 	}
 	r.word.Reset()
 	r.start, r.dyn = -1, false
@@ -53,6 +60,9 @@ func (r *hookWordReader) next() {
 	switch c := r.text[r.at]; {
 	case strings.IndexByte(" \t\n\r;&|()<>`", c) >= 0:
 		r.finish()
+		if strings.IndexByte("\n;&|()`", c) >= 0 {
+			r.head = ""
+		}
 		r.at++
 	case c == '\'':
 		r.begin()
@@ -139,4 +149,15 @@ func (r *hookWordReader) variable() {
 	r.dyn = true
 	r.word.WriteByte('$')
 	r.at++
+}
+
+// noHead reports whether a command's own first word is still to come: after a
+// word of the shell's grammar, or an assignment.
+func noHead(word string) bool {
+	switch word {
+	case "if", "then", "else", "elif", "while", "until", "do", "!", "{", "time", "case", "in":
+		return true
+	}
+	name, _, ok := strings.Cut(word, "=")
+	return ok && name != "" && !strings.ContainsFunc(name, func(c rune) bool { return c != '_' && !wordByte(byte(c)) })
 }
