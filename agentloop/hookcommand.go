@@ -191,6 +191,10 @@ func (h *commandHook) build(p *hookProgram, copies hookCopies) (exec.Spec, Repor
 	}
 	spec.View.Entries = append(spec.View.Entries, copies.entries...)
 	spec.Tier = h.env.Tier
+	if spec.User == nil && (c.UID != unix.Geteuid() || c.GID != unix.Getegid()) {
+		// Build takes the caller for this process.
+		spec.User = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups}
+	}
 	spec.Limits.Wall, spec.Limits.Grace = h.timeout, hookGrace
 	return spec, report, nil
 }

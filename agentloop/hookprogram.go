@@ -60,6 +60,8 @@ type hookProgram struct {
 	files []HookFile
 	// outside are named files that do not belong to the checkout.
 	outside []string
+	// missing says which name leads nowhere.
+	missing error
 }
 
 func newHookProgram(s HookSpec, env HookEnvironment) *hookProgram {
@@ -107,14 +109,14 @@ func (p *hookProgram) find() error {
 	words := hookWords(p.spec.Command, p.lookup)
 	for {
 		known := len(p.bases)
-		p.files, p.outside = nil, nil
+		p.files, p.outside, p.missing = nil, nil, nil
 		for _, w := range words {
 			if err := p.word(w, w, 0); err != nil {
 				return err
 			}
 		}
 		if len(p.bases) == known {
-			return nil
+			return p.missing
 		}
 		if len(p.bases) > maxHookBases {
 			return errors.New("names too many directories of the project")
@@ -167,6 +169,8 @@ func (p *hookProgram) candidate(value string, outer hookWord, whole bool) (found
 	if filepath.IsAbs(value) {
 		bases = []string{"/"}
 	}
+	var f HookFile
+	var missing error
 	for _, base := range bases {
 		path := filepath.Join(base, value)
 		if real, err := filepath.EvalSymlinks(path); err == nil && !within(path, p.root) && within(real, p.root) {
@@ -178,41 +182,55 @@ func (p *hookProgram) candidate(value string, outer hookWord, whole bool) (found
 			}
 			continue
 		}
-		f, isDir, err := p.open(path)
+		here, isDir, err := p.open(path)
 		switch {
-		case errors.Is(err, unix.ENOENT) && !named(value, path):
-			continue
+		case errors.Is(err, unix.ENOENT):
+			if missing == nil && named(value, path) {
+				missing = fmt.Errorf("%s: %w", path, err)
+			}
 		case err != nil:
 			return false, fmt.Errorf("%s: %w", path, err)
 		case isDir:
+			found = true
 			if !slices.Contains(p.bases, path) {
 				p.bases = append(p.bases, path)
 			}
-			continue
+		case f.Path != "" && f.Path != path:
+			return false, fmt.Errorf("%s may mean %s and %s; write its path from the top of the project", value, f.Path, path)
+		default:
+			f = here
 		}
-		f.start, f.end, f.whole = outer.start, outer.end, whole
-		if !whole {
-			text := p.spec.Command[outer.start:outer.end]
-			at := strings.Index(text, value)
-			if at < 0 || strings.Count(text, value) != 1 {
-				return false, fmt.Errorf("%s is named inside of a quoted word; write the command without the quotes", path)
-			}
-			f.start, f.end = outer.start+at, outer.start+at+len(value)
-		}
-		p.files = append(p.files, f)
-		return true, nil
 	}
-	return false, nil
+	if f.Path == "" {
+		if !found && p.missing == nil {
+			p.missing = missing
+		}
+		return false, nil
+	}
+	f.start, f.end, f.whole = outer.start, outer.end, whole
+	if !whole {
+		text := p.spec.Command[outer.start:outer.end]
+		at := strings.Index(text, value)
+		if at < 0 || strings.Count(text, value) != 1 {
+			return false, fmt.Errorf("%s is named inside of a quoted word; write the command without the quotes", f.Path)
+		}
+		f.start, f.end = outer.start+at, outer.start+at+len(value)
+	}
+	p.files = append(p.files, f)
+	return true, nil
 }
 
 // named reports whether a word that leads nowhere is meant as a file: a guard
 // that was removed must not pass for a word that means nothing.
 func named(value, path string) bool {
+	if filepath.IsAbs(value) {
+		return true
+	}
+	if strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") {
+		return !strings.ContainsAny(value, "*?[")
+	}
 	if strings.ContainsAny(value, " \t\n\"'\\$`*?[]{}()<>|&;") {
 		return false
-	}
-	if filepath.IsAbs(value) || strings.HasPrefix(value, "./") || strings.HasPrefix(value, "../") {
-		return true
 	}
 	st, err := os.Lstat(filepath.Dir(path))
 	return err == nil && st.IsDir() && strings.Contains(value, "/")
