@@ -1,0 +1,150 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"strings"
+
+	"sandboxd/agentloop"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+	// maxPageBytes ends a page early: rows may be as large as maxRowBytes.
+	maxPageBytes = 8 << 20
+)
+
+// Search returns one page of the rows that q selects and its viewer may see.
+func (r *Reader) Search(ctx context.Context, q agentloop.AuditQuery) (agentloop.AuditPage, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	query, args, err := selectRows(q)
+	if err != nil {
+		return agentloop.AuditPage{}, err
+	}
+	db, err := r.pool()
+	if err != nil {
+		return agentloop.AuditPage{}, err
+	}
+	rows, err := db.QueryContext(ctx, query, append(args, q.Limit+1)...)
+	if err != nil {
+		return agentloop.AuditPage{}, r.searchError(err)
+	}
+	defer func() { _ = rows.Close() }()
+	page, err := readPage(rows, q.Limit)
+	if err != nil {
+		return agentloop.AuditPage{}, r.searchError(err)
+	}
+	return page, nil
+}
+
+func readPage(rows *sql.Rows, limit int) (agentloop.AuditPage, error) {
+	page := agentloop.AuditPage{Rows: []agentloop.AuditRecord{}}
+	size := 0
+	for rows.Next() {
+		if n := len(page.Rows); n == limit || size > maxPageBytes {
+			page.Next = page.Rows[n-1].Seq
+			return page, nil
+		}
+		row, err := scanRow(rows)
+		if err != nil {
+			return page, err
+		}
+		size += len(row.Args) + len(row.OutputPreview) + len(row.Reason) + len(row.Denials) + len(row.Enforced)
+		page.Rows = append(page.Rows, row)
+	}
+	return page, rows.Err()
+}
+
+func (r *Reader) searchError(err error) error {
+	return fmt.Errorf("search the audit log: %s: %w", r.path, err)
+}
+
+// selectRows makes the statement of a query; its last parameter is the limit.
+func selectRows(q agentloop.AuditQuery) (string, []any, error) {
+	uid, all, err := q.Viewer.Limits()
+	if err != nil {
+		return "", nil, err
+	}
+	var where []string
+	var args []any
+	add := func(condition string, arg any) {
+		where = append(where, condition)
+		args = append(args, arg)
+	}
+	if !all {
+		add("uid = ?", uid)
+	}
+	if q.UID != nil {
+		add("uid = ?", *q.UID)
+	}
+	for _, f := range []struct{ column, value string }{
+		{"session_id", q.Session}, {"call_id", q.Call}, {"agent_name", q.Agent},
+		{"tool_name", q.Tool}, {"verdict", q.Verdict}, {"status", string(q.Status)},
+	} {
+		if f.value != "" {
+			add(f.column+" = ?", f.value)
+		}
+	}
+	if !q.Since.IsZero() {
+		add("time >= ?", q.Since.UTC().Format(timeFormat))
+	}
+	if !q.Until.IsZero() {
+		add("time < ?", q.Until.UTC().Format(timeFormat))
+	}
+	if text := matchExpression(q.Text); text != "" {
+		add("seq IN (SELECT rowid FROM agent_audit_text WHERE agent_audit_text MATCH ?)", text)
+	}
+	order := "ASC"
+	if q.After > 0 && q.Newest {
+		add("seq < ?", q.After)
+	} else if q.After > 0 {
+		add("seq > ?", q.After)
+	}
+	if q.Newest {
+		order = "DESC"
+	}
+	query := "SELECT " + rowColumns + " FROM agent_audit_log"
+	if len(where) > 0 {
+		query += " WHERE " + strings.Join(where, " AND ")
+	}
+	return query + " ORDER BY seq " + order + " LIMIT ?", args, nil
+}
+
+// Export writes every row that q selects, oldest first, one JSON object a line, as
+// docs/audit.md says: each holds its hash and the one before, so [VerifyExport] or
+// any program can check them. It reads page by page and holds no lock meanwhile;
+// rows that are appended while it runs may be part of it.
+func (r *Reader) Export(ctx context.Context, w io.Writer, q agentloop.AuditQuery) (int64, error) {
+	q.Limit, q.Newest = maxPage, false
+	out := bufio.NewWriterSize(w, 64<<10)
+	var count int64
+	var line []byte
+	for {
+		page, err := r.Search(ctx, q)
+		if err != nil {
+			return count, err
+		}
+		for i := range page.Rows {
+			line = appendLine(line[:0], &page.Rows[i])
+			if _, err := out.Write(line); err != nil {
+				return count, fmt.Errorf("export the audit log: %w", err)
+			}
+			count++
+		}
+		if page.Next == 0 {
+			break
+		}
+		q.After = page.Next
+	}
+	if err := out.Flush(); err != nil {
+		return count, fmt.Errorf("export the audit log: %w", err)
+	}
+	return count, nil
+}
