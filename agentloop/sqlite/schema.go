@@ -60,9 +60,6 @@ var migrations = [schemaVersion][]string{{
 	`CREATE VIRTUAL TABLE agent_audit_text USING fts5(args, output_preview, reason,
 		content='agent_audit_log', content_rowid='seq')`,
 	`INSERT INTO agent_audit_text(agent_audit_text, rank) VALUES ('secure-delete', 1)`,
-	`CREATE TRIGGER agent_audit_text_add AFTER INSERT ON agent_audit_log
-	BEGIN INSERT INTO agent_audit_text(rowid, args, output_preview, reason)
-		VALUES (NEW.seq, NEW.args, NEW.output_preview, NEW.reason); END`,
 	`CREATE TRIGGER agent_audit_text_remove AFTER DELETE ON agent_audit_log
 	BEGIN INSERT INTO agent_audit_text(agent_audit_text, rowid, args, output_preview, reason)
 		VALUES ('delete', OLD.seq, OLD.args, OLD.output_preview, OLD.reason); END`,

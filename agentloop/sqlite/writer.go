@@ -35,12 +35,14 @@ type transaction struct {
 	s    *Store
 	tx   *sql.Tx
 	head head
+	from int64 // number of the last row before
 	buf  []byte
 	// cut is set by a retention that removed rows.
 	cut *head
 }
 
-// exec runs a statement that is kept prepared.
+// exec runs a statement that is kept prepared. It belongs to the one connection,
+// and so to the transaction; Tx.Stmt would prepare it again each time.
 func (t *transaction) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	st := t.s.stmts[query]
 	if st == nil {
@@ -50,7 +52,7 @@ func (t *transaction) exec(ctx context.Context, query string, args ...any) (sql.
 		}
 		t.s.stmts[query] = st
 	}
-	return t.tx.StmtContext(ctx, st).ExecContext(ctx, args...)
+	return st.ExecContext(ctx, args...)
 }
 
 // do hands the op to the writer and waits for its commit.
@@ -182,6 +184,7 @@ func (s *Store) transact(batch []*op, results []error) error {
 	if t.head, err = readHead(ctx, tx, s.id); err != nil {
 		return errors.Join(err, rollback(tx))
 	}
+	t.from = t.head.seq
 	if t.head != s.head {
 		// Appending goes on where the log now ends; Verify will show the place.
 		s.warn(fmt.Errorf("another program changed the end of the audit log: row %d was last, now it is row %d", s.head.seq, t.head.seq))
@@ -190,6 +193,9 @@ func (s *Store) transact(batch []*op, results []error) error {
 		if results[i] = o.run(ctx, t); results[i] != nil && !onlyThis(results[i]) {
 			return errors.Join(results[i], rollback(tx))
 		}
+	}
+	if err := t.index(ctx); err != nil {
+		return errors.Join(err, rollback(tx))
 	}
 	if err := tx.Commit(); err != nil {
 		return errors.Join(err, rollback(tx))
@@ -297,6 +303,17 @@ func (s *Store) Append(ctx context.Context, r agentloop.AuditRecord) (int64, err
 		return 0, notRecorded(s.health.Path, err)
 	}
 	return r.Seq, nil
+}
+
+// index adds the new rows to the text index, in one statement: FTS5 writes out what
+// it has at the end of each, so a trigger for each row doubles the cost.
+func (t *transaction) index(ctx context.Context) error {
+	if t.head.seq <= t.from {
+		return nil
+	}
+	_, err := t.exec(ctx, `INSERT INTO agent_audit_text(rowid, args, output_preview, reason)
+		SELECT seq, args, output_preview, reason FROM agent_audit_log WHERE seq > ?`, t.from)
+	return err
 }
 
 // append adds the row behind the head and gives it its number and hashes.
