@@ -65,15 +65,35 @@ func (l *launch) rlimits() []child.Limit {
 		// The keeper counts as one.
 		out = append(out, fixed(unix.RLIMIT_NPROC, uint64(l.limits.Tasks)+1))
 	}
-	if l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && !l.limitByNPROC() && !l.limitByPIDMax() && l.uid() != 0 {
-		// Only sampling holds the limit, and a bomb can outrun it on a busy
-		// machine. This counts all tasks of the user, so it leaves room for them.
+	if l.boundByNPROC() {
 		out = append(out, fixed(unix.RLIMIT_NPROC, uint64(l.limits.Tasks)+bombRoom))
 	}
 	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {
 		out = append(out, fixed(unix.RLIMIT_DATA, uint64(l.limits.Memory)))
 	}
 	return out
+}
+
+// planTasks has the keeper count tasks where no control group does: to end the run,
+// or to tell that RLIMIT_NPROC was reached, which the kernel does not.
+func (l *launch) planTasks() {
+	if l.limits.Tasks > 0 && !l.cgroupHolds("tasks") {
+		l.plan.Tasks(l.limits.Tasks, !l.limitByNPROC())
+	}
+}
+
+// boundByNPROC: only sampling holds the limit, and a bomb could outrun it on a
+// host where even the keeper gets no processor. RLIMIT_NPROC counts all tasks of
+// the user, so it leaves room for them. The kernel exempts uid 0.
+func (l *launch) boundByNPROC() bool {
+	return l.limits.Tasks > 0 && !l.cgroupHolds("tasks") && !l.limitByNPROC() && !l.limitByPIDMax() && l.uid() != 0
+}
+
+func (l *launch) sampledTasks() string {
+	if l.boundByNPROC() {
+		return fmt.Sprintf("sampling by the keeper, and RLIMIT_NPROC of %d for all of the user", l.limits.Tasks+bombRoom)
+	}
+	return "sampling by the keeper"
 }
 
 func (l *launch) cgroupHolds(part string) bool {
@@ -116,7 +136,7 @@ func (l *launch) substitutes() {
 		case l.limitByPIDMax():
 			part("tasks", fmt.Sprintf("kernel.pid_max of the pid namespace, %d at most, and sampling", reservedPIDs+l.limits.Tasks), false, asked)
 		default:
-			part("tasks", "sampling by the keeper", false, true)
+			part("tasks", l.sampledTasks(), false, true)
 		}
 	}
 	if l.limits.Memory > 0 && !l.cgroupHolds("memory") {

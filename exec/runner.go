@@ -330,6 +330,7 @@ func (l *launch) planCommand() error {
 	if t := l.stdio.saved; t != nil {
 		l.plan.RestoreTerminal(int(l.spec.TTY.Fd()), t)
 	}
+	l.planTasks()
 	l.plan.Run(c)
 	return nil
 }

@@ -87,6 +87,8 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 				}
 			case m.Type == child.Done:
 				end.usage = m
+				end.peakTasks = max(end.peakTasks, int(m.V[3]))
+				end.tasks = end.tasks || m.B == 1
 				l.finalStats(&end)
 				l.stdio.finish(!end.timedOut && !end.cancelled)
 				return end

@@ -45,6 +45,7 @@ enum op_code {
 	OP_SEAL,        // the mount in slot a becomes read-only, what is mounted in it does not
 	OP_READY,       // say MSG_STARTED without a command: a probe
 	OP_TERMINAL,    // at the end give terminal a the settings s1 (struct termios) back
+	OP_TASKS,       // count the tasks of the run: b at most, a = 1 ends the run above it
 };
 
 enum op_flag {
@@ -127,7 +128,7 @@ enum message_type {
 	MSG_ERROR = 1, // a = stage, b = errno, c = detail
 	MSG_STARTED,   // a = pid of the command as the keeper sees it, b = 1 if kill(-1) is scoped
 	MSG_EXIT,      // a = si_code, b = si_status, v = usage of the command
-	MSG_DONE,      // v = usage of everything reaped
+	MSG_DONE,      // a = 1 if the command ended, b = 1 if the run had too many tasks, v = usage of everything reaped, v[3] = most tasks that were counted
 	MSG_SAMPLE,    // v[0] = tasks, v[1] = private resident bytes, v[2] = shared resident bytes
 	MSG_PTY,       // carries the controlling end of the terminal
 	// starter to keeper
@@ -166,6 +167,12 @@ struct keeper {
 	int exited;
 	int terminal; // the caller's, -1 none
 	const void *settings;
+	// The count of tasks, see count.c.
+	int64_t task_limit; // 0 none
+	int task_end;       // the run is ended above the limit
+	int64_t tasks, peak; // at the last walk; the most
+	uint16_t host_tasks; // of the machine, at the last walk
+	int64_t next_look;   // CLOCK_MONOTONIC, us
 };
 
 // start.c
@@ -188,6 +195,14 @@ pid_t command_start(struct keeper *k, const struct run *r, struct report *rep);
 // tree.c
 void tree_kill(struct keeper *k, int signal);
 void tree_measure(struct keeper *k, int64_t *tasks, int64_t *private_bytes, int64_t *shared_bytes);
+
+// count.c
+void count_start(struct keeper *k, int64_t limit, int end);
+void count_note(struct keeper *k, int64_t tasks);
+void count_look(struct keeper *k);
+int count_wait(const struct keeper *k);
+int count_over(const struct keeper *k);
+void count_end(struct keeper *k);
 
 static inline const char *plan_string(const struct keeper *k, uint32_t off) { return k->plan + off; }
 

@@ -126,8 +126,12 @@ static void end(struct keeper *k)
 	// a signal to all walks every task of the machine.
 	if (!reap(k))
 		goto done;
+	if (count_over(k) && !k->scoped && !k->init)
+		tree_kill(k, SIGSTOP); // one by one: what was signalled must not fork meanwhile
 	for (int round = 0;; round++) {
 		tree_kill(k, SIGKILL);
+		if (count_over(k) && round == 0)
+			count_end(k);
 		for (int i = 0; i < 50; i++) {
 			if (!reap(k))
 				goto done;
@@ -138,8 +142,9 @@ static void end(struct keeper *k)
 done:;
 	if (k->terminal >= 0) // a starter that was killed left it raw
 		ioctl(k->terminal, TCSETS, k->settings); // the kernel's struct, as read by TCGETS
-	struct message m = {.type = MSG_DONE, .a = k->exited};
+	struct message m = {.type = MSG_DONE, .a = k->exited, .b = count_over(k)};
 	usage(&m, RUSAGE_CHILDREN);
+	m.v[3] = k->peak;
 	keeper_send(&m, -1);
 	_exit(0);
 }
@@ -163,6 +168,10 @@ static void obey(struct keeper *k, const struct message *m)
 		struct message s = {.type = MSG_SAMPLE};
 		tree_measure(k, &s.v[0], &s.v[1], &s.v[2]);
 		keeper_send(&s, -1);
+		if (k->task_limit > 0)
+			count_note(k, s.v[0]);
+		if (count_over(k))
+			end(k);
 		break;
 	}
 	}
@@ -172,15 +181,21 @@ static void watch(struct keeper *k, int signals)
 {
 	struct pollfd p[2] = {{CONTROL_FD, POLLIN, 0}, {signals, POLLIN, 0}};
 	for (;;) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (poll(p, 2, count_wait(k)) < 0 && errno != EINTR)
+			end(k);
+		if (count_wait(k) == 0)
+			count_look(k);
+		if (count_over(k))
 			end(k);
 		if (p[1].revents & POLLIN) {
 			struct signalfd_siginfo si;
 			while (read(signals, &si, sizeof si) > 0)
 				;
 			reap(k);
-			if (k->exited)
+			if (k->exited) {
+				count_look(k); // it may have been at its limit when it left
 				end(k); // what the command left behind ends with it
+			}
 		}
 		if (p[0].revents & POLLIN) {
 			struct message m;
@@ -244,6 +259,10 @@ void keeper_main(void)
 		if (o->code == OP_READY) {
 			struct message m = {.type = MSG_STARTED, .b = k.scoped || k.init};
 			keeper_send(&m, -1);
+			continue;
+		}
+		if (o->code == OP_TASKS) {
+			count_start(&k, (int64_t)o->b, (int)o->a);
 			continue;
 		}
 		if (o->code == OP_TERMINAL) {

@@ -17,7 +17,8 @@ const (
 	Started MessageType = 2
 	// ExitedMessage: A is si_code, B si_status of the command (waitid(2)).
 	ExitedMessage MessageType = 3
-	// Done: nothing of the tree is left; V holds the usage of all of it.
+	// Done: nothing of the tree is left; V holds the usage of all of it and the most
+	// tasks that were counted, B is 1 if they were too many (see [Plan.Tasks]).
 	Done MessageType = 4
 	// Sample: V holds tasks, private and shared resident bytes of the tree.
 	Sample      MessageType = 5

@@ -47,6 +47,7 @@ const (
 	opSeal
 	opReady
 	opTerminal
+	opTasks
 )
 
 // Flag changes how one operation meets a missing path.
@@ -313,6 +314,16 @@ func (p *Plan) RulesetFD(fd int) {
 
 // PTY opens an own terminal in the view; see [Process.Terminal].
 func (p *Plan) PTY() { p.add(op{code: opPTY, text: "open a terminal"}) }
+
+// Tasks has the keeper count the tasks of the run, of which limit may be there;
+// end says that it ends the run above that, where nothing else holds the limit.
+func (p *Plan) Tasks(limit int, end bool) {
+	o := op{code: opTasks, b: uint64(limit), text: "count the tasks"}
+	if end {
+		o.a = 1
+	}
+	p.add(o)
+}
 
 // encode lays the plan out as child.h describes.
 func (p *Plan) encode() ([]byte, error) {
