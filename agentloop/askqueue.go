@@ -227,7 +227,7 @@ func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, d
 	w := &question{session: s, call: asked.Call, done: make(chan struct{})}
 	w.shown = q.describe(s, asked, digest)
 	if q.o.Store != nil {
-		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.redactor())); err != nil {
+		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.secrets)); err != nil {
 			return nil, fmt.Errorf("the question cannot be kept: %w", err)
 		}
 		if _, err := q.o.Store.Append(ctx, askRow(w.shown, s)); err != nil {

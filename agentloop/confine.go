@@ -107,7 +107,11 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 			g.Dir = s.workspace
 		}
 	}
-	gaps := s.addRules(&g, g.Dir)
+	from := g.Dir
+	if from == "" {
+		from = s.peer.Caller.Cwd
+	}
+	gaps := s.addRules(&g, from)
 	s.addApproved(&g, r)
 	return g, gaps, nil
 }

@@ -127,7 +127,10 @@ type handling struct {
 func (h *handling) hop(name, text string) { h.d.trace(&h.res, name, text) }
 
 func (h *handling) fail(err error) {
-	h.res.Err, h.res.Error = err, h.s.redactor().Mask(err.Error())
+	h.res.Err, h.res.Error = err, err.Error()
+	if !h.s.local() {
+		h.res.Error = h.s.secrets.Mask(h.res.Error)
+	}
 }
 
 // do is the list of hops.

@@ -23,6 +23,10 @@ func (h *handling) record(ctx context.Context) bool {
 	}
 	h.recorded = true
 	h.d.o.Metrics.decided(h.res.Decision)
+	if h.s.local() && h.d.o.Audit == nil {
+		h.hop(hopRecord, "nothing is recorded")
+		return true
+	}
 	h.s.events.Publish(EventCallDecided, h.decidedEvent())
 	row := h.row()
 	row.Status = decisionStatus(h.res.Decision)
@@ -61,7 +65,7 @@ func (h *handling) row() AuditRecord {
 		Time: h.d.o.Now().UTC(), UID: h.s.peer.UID(), Session: h.s.id, Call: h.c.ID, Step: h.c.Step, Agent: agentName(h.c.Agent),
 		Tool: policy.CanonicalTool(h.c.Tool), Verdict: h.res.Decision.Verdict.String(), Generation: h.res.Generation,
 	}
-	red := h.s.redactor()
+	red := h.s.secrets
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
 		r.Reason = json.RawMessage(red.Mask(string(reason)))
 	}
@@ -145,9 +149,13 @@ func decisionStatus(d policy.Decision) Status {
 
 // answer makes the row of the end and tells the session.
 func (h *handling) answer() {
+	if h.s.local() && h.d.o.Audit == nil {
+		h.hop(hopAnswer, "nothing is recorded")
+		return
+	}
 	row := h.row()
 	row.Status, row.ElapsedMS = h.res.Status, h.d.o.Now().Sub(h.start).Milliseconds()
-	row.OutputPreview = firstCharacters(h.s.redactor().Mask(h.res.Output), auditPreview)
+	row.OutputPreview = firstCharacters(h.s.secrets.Mask(h.res.Output), auditPreview)
 	if h.res.Exec != nil {
 		row.Enforced, _ = json.Marshal(h.res.Exec.Enforced)
 	}
@@ -182,7 +190,7 @@ type callEvent struct {
 }
 
 func (h *handling) decidedEvent() callEvent {
-	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.s.redactor(), h.c.Args)}
+	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.s.secrets, h.c.Args)}
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
 		e.Reason = reason
 	}
@@ -191,7 +199,10 @@ func (h *handling) decidedEvent() callEvent {
 
 // finished tells the session that the call is over.
 func (h *handling) finished() {
+	if h.s.local() {
+		return
+	}
 	h.d.o.Metrics.add(1, "sandboxd_calls_total", string(h.res.Status))
 	h.s.events.Publish(EventCallFinished, callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent,
-		Status: h.res.Status, Error: h.res.Error, Output: firstCharacters(h.s.redactor().Mask(h.res.Output), auditPreview)})
+		Status: h.res.Status, Error: h.res.Error, Output: firstCharacters(h.s.secrets.Mask(h.res.Output), auditPreview)})
 }

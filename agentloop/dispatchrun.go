@@ -58,7 +58,7 @@ func (h *handling) post(ctx context.Context) {
 // at what it left.
 func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*exec.Result, error) {
 	p, err := d.confine(r, c.Argv)
-	r.result.Plan = p.report
+	r.result.Plan, r.result.Spec = p.report, p.spec
 	d.trace(r.result, hopConfine, "")
 	if err != nil {
 		d.o.Metrics.add(1, "sandboxd_refused_total", "setup")
@@ -67,10 +67,16 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	defer p.cleanUp(r)
 	p.connect(r, c)
 	guard, err := d.beginGuard(p, r)
+	r.result.Plan = p.report
 	if err != nil {
 		return nil, err
 	}
 	d.o.Metrics.add(1, "sandboxd_launches_total")
+	if listen := r.Call.IO.Listen; listen != nil {
+		signals, stop := listen()
+		defer stop()
+		p.spec.Signals = signals
+	}
 	began := d.o.Now()
 	res, err := d.o.Runner.Run(ctx, p.spec)
 	r.result.Ran = err == nil
@@ -79,7 +85,7 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	r.result.Detected = d.finishGuard(guard, p, r, err == nil)
 	d.trace(r.result, hopGuard, "")
 	res.Enforced.Weakened = append(res.Enforced.Weakened, p.report.Gaps...)
-	r.result.Plan = p.report
+	r.result.Plan, r.result.Warnings = p.report, p.report.Warnings
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +171,7 @@ func (d *Dispatcher) finishGuard(guard *Guard, p *confined, r *ToolRun, ran bool
 	}
 	found, err := guard.Finish()
 	if err != nil {
-		found = append(found, GuardFinding{Path: p.report.Workspace, What: "the workspace could not be looked at", Action: GuardFailed, Error: err.Error()})
+		r.Note("the workspace could not be looked at after the run; the next run tries again: %v", err)
 	}
 	for _, f := range found {
 		d.o.Metrics.add(1, "sandboxd_detected_total", string(f.Action))

@@ -117,7 +117,7 @@ func maskJSON(red *Redactor, text json.RawMessage) json.RawMessage {
 
 // askRow is the row of a question that was put.
 func askRow(q PendingQuestion, s *Session) AuditRecord {
-	red := s.redactor()
+	red := s.secrets
 	args, _ := policy.DecodeArgs(q.Args)
 	return AuditRecord{
 		Time: q.Asked, UID: q.UID, Session: q.Session, Call: q.Call, Tool: q.Tool, Status: StatusAsk, Agent: q.Agent,

@@ -58,7 +58,7 @@ type sessionParts struct {
 // daemon, nothing kept, and only what the configuration says.
 func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
 	s := newSession("local", Peer{Caller: c}, SessionRequest{Cwd: c.Cwd, Environ: c.Environ}, sessionParts{now: time.Now})
-	s.workspace = p.Config.Workspace
+	s.workspace, s.events, s.secrets = p.Config.Workspace, nil, nil
 	return s, s.install(p)
 }
 
@@ -73,7 +73,7 @@ func (s *Session) ID() string { return s.id }
 // Peer is who made the session; its calls run as that user.
 func (s *Session) Peer() Peer { return s.peer }
 
-// Events are what happens in the session.
+// Events are what happens in the session. Nil for a [LocalSession].
 func (s *Session) Events() *Events { return s.events }
 
 // Workspace is the root of the work, links resolved.
@@ -82,7 +82,9 @@ func (s *Session) Workspace() string { return s.workspace }
 // Redactor masks the session's secrets.
 func (s *Session) Redactor() *Redactor { return s.secrets }
 
-func (s *Session) redactor() *Redactor { return s.secrets }
+// local says that nothing of the session is kept or told to anybody else: the
+// start of sbx run has no time for masks and events that nobody sees.
+func (s *Session) local() bool { return s.events == nil }
 
 // State is the session as it is shown and kept, without secrets.
 func (s *Session) State() SessionState {

@@ -34,7 +34,10 @@ type CallIO struct {
 	Stdout, Stderr io.Writer
 	TTY            *os.File
 	Signals        <-chan os.Signal
-	PassFDs        []exec.PassFD
+	// Listen is called when the command is about to start, in place of Signals;
+	// stop when it has ended. Until then a signal ends the caller as usual.
+	Listen  func() (signals <-chan os.Signal, stop func())
+	PassFDs []exec.PassFD
 }
 
 // ToolResult is what became of a call. There is always one, also for a call that
@@ -53,11 +56,14 @@ type ToolResult struct {
 	// a caller that branches.
 	Error string `json:"error,omitempty"`
 	Err   error  `json:"-"`
-	// Plan is how the call was confined.
-	Plan Report `json:"-"`
+	// Plan is how the call was confined, Spec what was started.
+	Plan Report    `json:"-"`
+	Spec exec.Spec `json:"-"`
 	// Notes are facts about this call that people must be told: a clamped limit,
 	// a path that was added for this call alone.
-	Notes    []string       `json:"notes,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	// Warnings are those of the confinement.
+	Warnings []string       `json:"warnings,omitempty"`
 	Detected []GuardFinding `json:"detected,omitempty"`
 	Status   Status         `json:"status"`
 	// Context is what hooks add for the model.

@@ -28,6 +28,9 @@ func describe(err error) *failure {
 	if e, ok := errors.AsType[*agentloop.GrantError](err); ok {
 		return &failure{code: exitSandbox, stage: "grant", hint: e.Hint, err: err}
 	}
+	if e, ok := errors.AsType[*agentloop.GuardError](err); ok {
+		return &failure{code: exitSandbox, stage: "protected names", hint: guardHint(e.Err), err: e.Err}
+	}
 	if e, ok := errors.AsType[*exec.SetupError](err); ok {
 		return &failure{code: setupCode(e), stage: e.Stage, hint: setupHint(e), err: e.Err}
 	}

@@ -48,9 +48,6 @@ type planLimit struct {
 // printPlan is the dry run: what would be done, with nothing started but the
 // probes of the host.
 func (j *job) printPlan() error {
-	if _, err := j.p.connect(&j.spec, j.o); err != nil {
-		return j.refused(err)
-	}
 	enforced, err := j.runner.Check(j.spec)
 	if err != nil {
 		return j.refused(err)

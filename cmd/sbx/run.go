@@ -13,6 +13,7 @@ import (
 
 	"sandboxd/agentloop"
 	"sandboxd/exec"
+	"sandboxd/policy"
 )
 
 func runCommand(p *program) *cli.Command {
@@ -50,12 +51,15 @@ func (p *program) runArgv(ctx context.Context, flags flagValues, argv []string) 
 
 // job is one sbx run on its way from flags to an exit status.
 type job struct {
-	p        *program
-	o        runOptions
-	spec     exec.Spec
-	plan     agentloop.Report
-	runner   *exec.Runner
-	stateDir string
+	p       *program
+	o       runOptions
+	door    *agentloop.Dispatcher
+	session *agentloop.Session
+	call    agentloop.ToolCall
+	spec    exec.Spec
+	plan    agentloop.Report
+	runner  *exec.Runner
+	capped  []*cappedWriter
 	// policyWarnings say what a policy file says in vain.
 	policyWarnings []string
 	// stateWarnings say where our own directories had to move.
@@ -63,11 +67,14 @@ type job struct {
 }
 
 func (j *job) do(ctx context.Context) error {
-	if err := j.prepare(ctx); err != nil {
+	if err := j.prepare(); err != nil {
 		return j.refused(err)
 	}
-	defer j.cleanUp()
 	if j.o.dryRun {
+		if err := j.planOnly(ctx); err != nil {
+			return j.refused(err)
+		}
+		defer j.cleanUp()
 		return j.printPlan()
 	}
 	out, err := j.start(ctx)
@@ -77,35 +84,46 @@ func (j *job) do(ctx context.Context) error {
 	return j.finish(out)
 }
 
-// prepare turns what was asked for into a complete Spec.
-func (j *job) prepare(ctx context.Context) error {
+// prepare turns what was asked for into a session and one call of it.
+func (j *job) prepare() error {
 	caller, warnings := agentloop.CurrentCaller(j.p.environ)
-	if err := j.applyPolicy(ctx, caller); err != nil {
-		return err
-	}
-	host := exec.LoadHost(caller.CacheDir)
-	j.stateDir = caller.StateDir
-	j.runner = exec.NewRunner(host)
-	j.runner.CacheDir = caller.CacheDir
-	view := agentloop.HostView{
-		MountView:  host.MountView && j.o.tier != exec.TierBase,
-		Protected:  protectedNames(j.o.grant.Workspace, caller),
-		BestEffort: j.o.bestEffort,
-	}
-	spec, plan, err := agentloop.Build(j.o.grant, caller, view, j.o.argv)
+	j.stateWarnings = warnings
+	in, err := j.loadPolicy(caller)
 	if err != nil {
 		return err
 	}
-	// Where state had to move is of interest when something failed or was asked.
-	j.stateWarnings = warnings
-	plan.Warnings = append(j.policyWarnings, plan.Warnings...)
-	plan.WithheldEnv = withoutSet(plan.WithheldEnv, spec.Env)
-	spec.Tier = j.o.tier
-	if j.o.json && caller.StateDir != "" {
-		spec.OutputDir = filepath.Join(caller.StateDir, "outputs")
+	host := exec.LoadHost(caller.CacheDir)
+	j.runner = exec.NewRunner(host)
+	j.runner.CacheDir = caller.CacheDir
+	if j.door, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: j.runner, Host: host, KeepOutput: j.o.json}); err != nil {
+		return err
 	}
-	j.spec, j.plan = spec, plan
-	return nil
+	if j.session, err = agentloop.LocalSession(caller, in); err != nil {
+		return settingsFailure(err)
+	}
+	j.call = agentloop.ToolCall{Call: policy.ArgvCall(j.o.argv, caller.Cwd), Argv: j.o.argv, Tier: j.o.tier, BestEffort: j.o.bestEffort}
+	j.capped, err = j.p.connect(&j.call, j.o)
+	return err
+}
+
+// planOnly is the dry run: what the rules say, and how it would be confined.
+func (j *job) planOnly(ctx context.Context) error {
+	if d, _ := j.session.Check(ctx, j.call.Call); d.Verdict != policy.Allow {
+		if d.Verdict == policy.Ask {
+			d.Reason = policy.HeadlessReason{Asked: d.Reason}
+		}
+		return j.denied(d)
+	}
+	var err error
+	j.spec, j.plan, err = j.door.Plan(j.session, j.call)
+	j.completePlan()
+	return err
+}
+
+// completePlan adds to the plan what only this program knows.
+func (j *job) completePlan() {
+	j.plan.Warnings = append(j.policyWarnings, j.plan.Warnings...)
+	j.plan.WithheldEnv = withoutSet(j.plan.WithheldEnv, j.spec.Env)
 }
 
 // cleanUp removes what was made for this run alone.
@@ -122,27 +140,27 @@ type outcome struct {
 	warnings []string // about its output
 }
 
-// start runs the command and, when its tree is dead, looks at what it left.
+// start puts the call through the one door.
 func (j *job) start(ctx context.Context) (outcome, error) {
-	capped, err := j.p.connect(&j.spec, j.o)
-	if err != nil {
-		return outcome{}, err
+	got := j.door.Dispatch(ctx, j.session, j.call)
+	j.spec = got.Spec
+	if got.Plan.Workspace != "" {
+		j.plan = got.Plan
 	}
-	guard, err := j.beginGuard()
-	if err != nil {
-		return outcome{}, err
+	j.completePlan()
+	if got.Exec == nil {
+		if d, ok := errors.AsType[*agentloop.DeniedError](got.Err); ok {
+			return outcome{}, j.denied(d.Decision)
+		}
+		return outcome{}, got.Err
 	}
-	signals, stop := forwardSignals()
-	defer stop()
-	j.spec.Signals = signals
-	res, err := j.runner.Run(ctx, j.spec)
-	out := outcome{res: res, detected: j.finishGuard(guard, err == nil)}
-	for _, w := range capped {
+	out := outcome{res: *got.Exec, detected: got.Detected, warnings: got.Notes}
+	for _, w := range j.capped {
 		if n := w.cut(); n > 0 {
 			out.warnings = append(out.warnings, fmt.Sprintf("output cut at %s, %s dropped", sizeText(j.o.outputBytes), sizeText(n)))
 		}
 	}
-	return out, err
+	return out, nil
 }
 
 // finish says what is to be said about a command that ran, and gives its status.
@@ -151,7 +169,6 @@ func (j *job) finish(out outcome) error {
 	if j.o.verbose {
 		warnings = append(warnings, j.stateWarnings...)
 	}
-	res.Enforced.Weakened = append(res.Enforced.Weakened, j.plan.Gaps...)
 	if !j.o.quiet {
 		j.explain(res, warnings)
 	}

@@ -13,13 +13,15 @@ import (
 	"sandboxd/policy/settings"
 )
 
-// applyPolicy reads the policy files that hold for the workspace, puts what the
-// flags ask for on top, and lets deny and ask rules stop the command. The safety
-// floors, the default and modes do not apply: who types sbx run has decided.
-func (j *job) applyPolicy(ctx context.Context, c agentloop.Caller) error {
+// loadPolicy reads the policy files that hold for the workspace and puts what the
+// flags ask for on top. Of the rules, those that deny and ask stop the command.
+// The safety floors, the default and modes do not apply: who types sbx run has
+// decided.
+func (j *job) loadPolicy(c agentloop.Caller) (agentloop.PolicyInForce, error) {
+	var in agentloop.PolicyInForce
 	ws, _, err := agentloop.DetectWorkspace(c.Cwd, j.o.grant.Workspace, c)
 	if err != nil {
-		return err
+		return in, err
 	}
 	j.plan.Workspace = ws.Root
 	e, err := settings.Load(settings.Options{
@@ -27,39 +29,24 @@ func (j *job) applyPolicy(ctx context.Context, c agentloop.Caller) error {
 		PolicyFiles: fromHere(c.Cwd, j.o.policyFiles), Profile: j.o.profile,
 	})
 	if err != nil {
-		return settingsFailure(err)
+		return in, settingsFailure(err)
 	}
 	for _, n := range e.Ignored {
 		j.policyWarnings = append(j.policyWarnings, "ignored: "+n.String())
 	}
-	if err := j.checkRules(ctx, e, c.Cwd); err != nil {
-		return err
+	if in.Config, err = e.Config(); err != nil {
+		return in, settingsFailure(err)
 	}
-	j.o.grant, err = mergeGrant(e, j.o.grant)
-	return err
+	in.Config.OnlyRules, in.Config.Mode, in.Config.Confinement = true, policy.ModeDefault, policy.FullyConfined
+	if len(in.Config.Rules) > 0 && !j.o.dryRun {
+		in.Config.Askers = terminalAskers(strings.Join(j.o.argv, " "))
+	}
+	in.Grant, err = mergeGrant(e, j.o.grant)
+	return in, err
 }
 
-// checkRules asks the engine. Without a rule there is nothing to ask it.
-func (j *job) checkRules(ctx context.Context, e *settings.Effective, cwd string) error {
-	cfg, err := e.Config()
-	if err != nil {
-		return settingsFailure(err)
-	}
-	if len(cfg.Rules) == 0 {
-		return nil
-	}
-	cfg.OnlyRules, cfg.Mode, cfg.Confinement = true, policy.ModeDefault, policy.FullyConfined
-	if !j.o.dryRun {
-		cfg.Askers = terminalAskers(strings.Join(j.o.argv, " "))
-	}
-	engine, err := policy.NewEngine(cfg)
-	if err != nil {
-		return settingsFailure(err)
-	}
-	d := engine.Decide(ctx, policy.ArgvCall(j.o.argv, cwd))
-	if d.Verdict == policy.Allow {
-		return nil
-	}
+// denied says why a command does not run, and what would let it.
+func (j *job) denied(d policy.Decision) error {
 	toAllow := remedy(d)
 	if _, ok := d.Reason.(policy.HeadlessReason); ok {
 		toAllow = "run it from a terminal and answer, or narrow that rule"

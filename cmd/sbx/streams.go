@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sandboxd/agentloop"
 	"sandboxd/exec"
 )
 
@@ -43,32 +44,30 @@ func (w *cappedWriter) cut() int64 {
 	return w.dropped
 }
 
-// connect gives the command its streams and descriptors. The writers it returns
-// are those with a cap; there are none without --output-limit.
-func (p *program) connect(s *exec.Spec, o runOptions) ([]*cappedWriter, error) {
-	s.Stdin = p.stdin
+// connect gives the call its streams and descriptors. The writers it returns are
+// those with a cap; there are none without --output-limit.
+func (p *program) connect(c *agentloop.ToolCall, o runOptions) ([]*cappedWriter, error) {
+	c.IO.Stdin, c.IO.Listen = p.stdin, forwardSignals
 	for _, n := range o.passFDs {
-		s.PassFDs = append(s.PassFDs, exec.PassFD{File: os.NewFile(uintptr(n), "inherited"), Number: n})
+		c.IO.PassFDs = append(c.IO.PassFDs, exec.PassFD{File: os.NewFile(uintptr(n), "inherited"), Number: n})
 	}
 	if o.tty {
 		if p.stdin == nil || !isTerminal(int(p.stdin.Fd())) {
 			return nil, misuse("leave --tty out, or run sbx from a terminal", "--tty: standard input is not a terminal")
 		}
-		s.TTY = p.stdin
+		c.IO.TTY = p.stdin
 	}
 	if o.json {
-		if o.outputBytes != 0 {
-			s.Limits.OutputBytes = int(o.outputBytes)
-		}
+		c.Limits.OutputBytes = int(o.outputBytes)
 		return nil, nil // captured into the result
 	}
-	s.Stdout, s.Stderr = p.stdout, p.stderr
+	c.IO.Stdout, c.IO.Stderr = p.stdout, p.stderr
 	if o.outputBytes <= 0 {
 		return nil, nil
 	}
 	out := &cappedWriter{to: p.stdout, left: o.outputBytes}
 	errs := &cappedWriter{to: p.stderr, left: o.outputBytes}
-	s.Stdout, s.Stderr = out, errs
+	c.IO.Stdout, c.IO.Stderr = out, errs
 	return []*cappedWriter{out, errs}, nil
 }
 
