@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"sandboxd/policy/bash"
@@ -26,6 +27,8 @@ type commandView struct {
 	plain []bash.Word // without global options; nil when the same
 	name  string      // command word as written, "" unknown
 	base  string
+	// aliases are other names of the program, for deny and ask rules.
+	aliases []string
 	// strict is the command as written; "" when a word holds the separator,
 	// which no rule matches. assigned has the assignments in front.
 	strict, assigned string
@@ -46,7 +49,8 @@ func newCommandView(c *bash.Command, index int) commandView {
 	if !sameWords(c.Plain, c.Argv) {
 		v.plain = c.Plain
 	}
-	for _, list := range [][]bash.Word{c.Assigns, c.Argv} {
+	v.called()
+	for _, list := range [][]bash.Word{c.Assigns, c.Argv, v.plain} {
 		for _, w := range list {
 			v.mask |= wordBit(w.Text)
 			if !w.Known() || strings.ContainsAny(w.Text, " \t\n") {
@@ -67,6 +71,12 @@ func newCommandView(c *bash.Command, index int) commandView {
 	}
 	if v.plain != nil {
 		v.loose = append(v.loose, joinWords(v.plain, v.base))
+	}
+	for _, name := range v.aliases {
+		v.loose = append(v.loose, joinWords(v.argv, name))
+		if v.plain != nil {
+			v.loose = append(v.loose, joinWords(v.plain, name))
+		}
 	}
 	if len(c.Assigns) > 0 {
 		v.loose = append(v.loose, joinWords(c.Assigns, "")+" "+v.loose[0])
@@ -179,7 +189,7 @@ func (o *orderPattern) programMatches(v *commandView) bool {
 	if v.name == "" {
 		return false // an unknown command word is a floor of its own
 	}
-	if o.program.match(v.name) || o.program.match(v.base) {
+	if o.program.match(v.name) || o.program.match(v.base) || slices.ContainsFunc(v.aliases, o.program.match) {
 		return true
 	}
 	lit, ok := o.program.literal()

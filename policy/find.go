@@ -87,6 +87,9 @@ func (f *finder) commandRules(x *commandIndex, v *commandView) {
 	if v.base != v.name {
 		f.programRules(x.programs[v.base], v)
 	}
+	for _, name := range v.aliases {
+		f.programRules(x.programs[name], v)
+	}
 	for _, c := range x.general {
 		f.commandRule(c, v)
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"sandboxd/policy/bash"
@@ -19,6 +20,7 @@ func (r *run) safety(possible match) (denied bool) {
 	r.unreadable()
 	r.dangers()
 	r.changes()
+	r.placesOutside()
 	for i := range r.facts.hosts {
 		h := &r.facts.hosts[i]
 		if h.known && h.target.broken != "" {
@@ -144,6 +146,35 @@ func (r *run) changes() {
 			r.ask(a.command, SafetyReason{Check: "outside-roots", Text: a.verb.String() + " " + a.real})
 		}
 	}
+}
+
+// placesOutside are programs that run in a directory outside the writable roots.
+// What a program does there is not told by its arguments, unless it only reads.
+// What a shell elsewhere runs (ssh, docker exec) does not run here.
+func (r *run) placesOutside() {
+	f := r.facts
+	for i := range f.commands {
+		v := &f.commands[i]
+		c := v.cmd
+		if c.ReadOnly || c.Kind == bash.Function || c.Kind == bash.Builtin || len(v.argv) == 0 || !strings.HasPrefix(c.Dir, "/") ||
+			c.Dir == r.e.cfg.Workspace || strings.Contains(c.Dir, bash.Hole) || slices.ContainsFunc(c.Via, runsElsewhere) || f.transparent(i) {
+			continue
+		}
+		a := r.e.effectAccess(&bash.Effect{Kind: bash.Write, Path: c.Dir})
+		if a.known() && a.zone < writeRoot {
+			r.ask(i, SafetyReason{Check: "working-dir", Text: v.base + " runs in " + a.real + ", outside the roots"})
+		}
+	}
+}
+
+// runsElsewhere reports launchers whose command sees other directories.
+func runsElsewhere(launcher string) bool {
+	switch bashBase(launcher) {
+	case "ssh", "autossh", "slogin", "mosh", "rsh", "docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "vagrant", "lxc", "chroot", "machinectl",
+		"systemd-nspawn", "flatpak", "adb", "multipass", "wsl", "incus", "toolbox", "distrobox":
+		return true
+	}
+	return false
 }
 
 // removesRoot reports the removal or move of a root itself, with its .git.

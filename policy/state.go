@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"sandboxd/policy/bash"
@@ -83,7 +84,7 @@ func (f *finder) onCommand(t *ruleTable, v *commandView) {
 	}
 	f.commandRules(&t.commands, v)
 	for _, c := range t.exec {
-		if f.better(c) && v.base != "" && (c.pat.text.match(v.base) || c.pat.text.match(v.name)) {
+		if f.better(c) && v.base != "" && (c.pat.text.match(v.base) || c.pat.text.match(v.name) || slices.ContainsFunc(v.aliases, c.pat.text.match)) {
 			f.found(c, fullMatch, v.index)
 		}
 	}
