@@ -215,6 +215,13 @@ func (w *tomlWriter) hook(h Hook, prefix string) {
 	if h.ContinueOnFailure {
 		w.line("on_failure = \"continue\"")
 	}
+	if h.ClaudeShape {
+		w.line("shape = \"claude\"")
+	}
+	if h.Write {
+		w.line("write = true")
+	}
+	w.list("network", h.Network)
 }
 
 // tomlString writes a basic string. Bytes that are not UTF-8 cannot be written

@@ -270,10 +270,11 @@ func (i *importer) claudeHooks(n *node) error {
 
 func (i *importer) claudeHook(event, matcher string, n *node) {
 	text := "hook " + event + " " + shorten(matcher)
+	event = canonicalEvent(event)
 	known := slices.Contains(events, event)
 	command, condition := n.get("command"), n.get("if")
 	if n.get("type").isText() && n.get("type").text == "command" && command.isText() && command.text != "" && known {
-		h := Hook{Event: event, Matcher: matcher, Command: command.text, ContinueOnFailure: true, Source: i.p.source(n.line)}
+		h := Hook{Event: event, Matcher: matcher, Command: command.text, ContinueOnFailure: true, ClaudeShape: true, Source: i.p.source(n.line)}
 		if condition.isText() {
 			h.If = condition.text
 		}

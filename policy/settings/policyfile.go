@@ -15,7 +15,8 @@ type Value[T any] struct {
 
 func set[T any](v T, from policy.Source) Value[T] { return Value[T]{V: v, From: from, Set: true} }
 
-// Hook is one command hook as written.
+// Hook is one command hook as written. Its fields are those of
+// agentloop.HookSpec, so that one converts to the other.
 type Hook struct {
 	Event   string // "PreToolUse", ...
 	Matcher string // a tool pattern, or a rule when it holds a parenthesis
@@ -26,6 +27,12 @@ type Hook struct {
 	// out or cannot start lets the call pass.
 	ContinueOnFailure bool
 	Source            policy.Source
+	// ClaudeShape is `shape = "claude"`: written for Claude Code.
+	ClaudeShape bool
+	// Write lets it write the workspace, Network reach hosts. Those of a project
+	// are refused when hooks are made.
+	Write   bool
+	Network []string
 }
 
 // Entry is one string of a list.

@@ -21,7 +21,7 @@ var schema = map[string][]string{
 		"denials_in_row", "denials_total"},
 	"env":   {"pass", "set"},
 	"modes": {"forbid"},
-	"hook":  {"matcher", "if", "command", "timeout", "on_failure"},
+	"hook":  {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
 }
 
 // opaqueTables are reserved tables whose keys belong to other packages.
@@ -64,6 +64,22 @@ var misplaced = map[string]string{
 // events are the hook events; see the agent loop for when each fires.
 var events = []string{"PreToolUse", "PostToolUse", "PermissionRequest", "SessionStart", "SessionStop", "Stop",
 	"StepComplete", "SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "UserPromptSubmit"}
+
+// eventAliases are other names of events: those of the design documents, and of
+// Claude Code where it has another.
+var eventAliases = map[string]string{
+	"on_session_start": "SessionStart", "on_session_stop": "SessionStop", "SessionEnd": "SessionStop", "pre_tool_use": "PreToolUse",
+	"post_tool_use": "PostToolUse", "on_step_complete": "StepComplete", "on_subagent_start": "SubagentStart",
+	"on_subagent_stop": "SubagentStop", "on_pre_compact": "PreCompact", "on_post_compact": "PostCompact",
+}
+
+// canonicalEvent returns our name of an event.
+func canonicalEvent(name string) string {
+	if c, ok := eventAliases[name]; ok {
+		return c
+	}
+	return name
+}
 
 // Modes lists the permission modes.
 var Modes = []string{"default", "acceptEdits", "bypassPermissions", "dontAsk", "plan", "auto", "bubble"}
