@@ -19,7 +19,7 @@ import (
 func trustCommand(p *program) *cli.Command {
 	return &cli.Command{
 		UsageText:   examples("sbx trust", "sbx trust --dry-run", "sbx trust --yes ./sandboxd.toml", "sbx trust list", "sbx trust revoke"),
-		Description: "Lets the policy files of this project loosen, not only tighten: shows what they loosen and asks. Without a terminal --yes or --sha256 is the answer. Trust is bound to the content that is shown: after a change the file must be trusted again.",
+		Description: "Lets the policy files of this project loosen, not only tighten: and their hooks run the programs of the project that they name: shows what that is and asks. Without a terminal --yes or --sha256 is the answer. Trust is bound to the content that is shown: after a change the file must be trusted again.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Usage: "the project `DIR`", TakesFile: true},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would have effect, and the digest of each file; change nothing"},
@@ -57,7 +57,7 @@ func (p *program) trust(c *cli.Context) error {
 	if err != nil {
 		return settingsFailure(err)
 	}
-	files, err := filesToTrust(e, fromHere(cwd, c.Args().Slice()), c.StringSlice("sha256"))
+	files, err := p.allToTrust(e, fromHere(cwd, c.Args().Slice()), c.StringSlice("sha256"))
 	if err != nil {
 		return err
 	}
@@ -93,6 +93,12 @@ func (p *program) trust(c *cli.Context) error {
 // showLoosened tells people what would have effect if the files were trusted.
 func (p *program) showLoosened(e *settings.Effective, files []fileToTrust) {
 	any := false
+	for _, f := range files {
+		if f.hook != "" {
+			any = true
+			p.note("trust", fmt.Sprintf("hook %s runs %s, %d bytes", oneLine(f.hook), oneLine(f.path), len(f.content)))
+		}
+	}
 	for _, n := range e.Ignored {
 		if !n.Untrusted() || !slices.ContainsFunc(files, func(f fileToTrust) bool { return f.path == n.Source.File }) {
 			p.note("ignored", n.String())
@@ -130,6 +136,7 @@ func (p *program) confirmTrust(ctx context.Context, files []fileToTrust) error {
 type fileToTrust struct {
 	path    string
 	content []byte
+	hook    string // the command of the hook that names a program; empty: a policy
 }
 
 // filesToTrust returns the named project files, or all, as they were read for e.
@@ -151,7 +158,7 @@ func filesToTrust(e *settings.Effective, paths, digests []string) ([]fileToTrust
 			return nil, &failure{code: exitSandbox, stage: "trust", hint: "look at it again: sbx trust --dry-run",
 				err: fmt.Errorf("the content of %s has another digest (%s)", path, settings.Digest(content))}
 		}
-		files = append(files, fileToTrust{path, content})
+		files = append(files, fileToTrust{path: path, content: content})
 	}
 	return files, nil
 }
