@@ -342,3 +342,18 @@ func TestRedactionHook(t *testing.T) {
 		t.Errorf("a broken masker let the output pass: %v", res.Output)
 	}
 }
+
+// Whatever comes later, the strongest that any hook wanted stands.
+func TestContinueNeverOverwritesAnEarlierAction(t *testing.T) {
+	for _, first := range []HookAction{HookBlock, HookPermissionRequired, HookMutateInput, HookContinue} {
+		out := HookOutcome{Action: first, Reason: "first"}
+		if first == HookMutateInput {
+			out.Args = policy.Args{"command": "ls"}
+		}
+		r := registry(t, says("a", out), says("b", HookOutcome{Action: HookContinue}), says("c", HookOutcome{Action: HookAllow}))
+		res := r.Fire(t.Context(), nil, HookEvent{Event: EventPreToolUse, Tool: "run_bash"})
+		if res.Action != first || first != HookContinue && (res.By != "a" || res.Reason != "first") {
+			t.Errorf("%v then continue became %v by %q", first, res.Action, res.By)
+		}
+	}
+}
