@@ -66,17 +66,20 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	}
 	defer p.cleanUp(r)
 	p.connect(r, c)
+	if listen := r.Call.IO.Listen; listen != nil {
+		signals, stop, err := listen()
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		p.spec.Signals = signals
+	}
 	guard, err := d.beginGuard(p, r)
 	r.result.Plan = p.report
 	if err != nil {
 		return nil, err
 	}
 	d.o.Metrics.add(1, "sandboxd_launches_total")
-	if listen := r.Call.IO.Listen; listen != nil {
-		signals, stop := listen()
-		defer stop()
-		p.spec.Signals = signals
-	}
 	began := d.o.Now()
 	res, err := d.o.Runner.Run(ctx, p.spec)
 	r.result.Ran = err == nil

@@ -36,7 +36,7 @@ type CallIO struct {
 	Signals        <-chan os.Signal
 	// Listen is called when the command is about to start, in place of Signals;
 	// stop when it has ended. Until then a signal ends the caller as usual.
-	Listen  func() (signals <-chan os.Signal, stop func())
+	Listen  func() (signals <-chan os.Signal, stop func(), err error)
 	PassFDs []exec.PassFD
 }
 

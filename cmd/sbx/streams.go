@@ -3,8 +3,8 @@ package main
 import (
 	"io"
 	"os"
-	"os/signal"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -74,7 +74,7 @@ func (p *program) connect(c *agentloop.ToolCall, o runOptions) ([]*cappedWriter,
 // forwarded are the signals that sbx hands to the command instead of obeying
 // them. The command may ignore them, as it may without sbx; whoever kills sbx
 // ends the command's whole tree with it.
-var forwarded = []os.Signal{
+var forwarded = []syscall.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP,
 }
 
@@ -83,42 +83,18 @@ var forwarded = []os.Signal{
 // Ctrl-Z stops the command's whole tree and then sbx, so that the shell has its
 // terminal back; SIGCONT continues both. The command is in a session of its own,
 // where SIGTSTP has no effect unless it is caught, so its tree gets SIGSTOP.
-func forwardSignals() (signals <-chan os.Signal, end func()) {
-	in := make(chan os.Signal, 16) // more than a person sends before one is taken
-	signal.Notify(in, forwarded...)
-	out, done := make(chan os.Signal), make(chan struct{})
-	send := func(s os.Signal) bool {
-		select {
-		case out <- s:
-			return true
-		case <-done:
-			return false
+func forwardSignals() (signals <-chan os.Signal, end func(), err error) {
+	return exec.CatchSignals(func(s os.Signal, deliver func(os.Signal) bool) {
+		if s != unix.SIGTSTP {
+			deliver(s)
+			return
 		}
-	}
-	var forwarder sync.WaitGroup
-	forwarder.Go(func() {
-		for {
-			select {
-			case s := <-in:
-				if s != unix.SIGTSTP {
-					send(s)
-					continue
-				}
-				// The second one is taken when the first is through. It is ignored
-				// unless caught, and cannot be the one that stops sbx.
-				if send(unix.SIGSTOP) && send(unix.SIGWINCH) {
-					unix.Kill(unix.Getpid(), unix.SIGSTOP)
-				}
-			case <-done:
-				return
-			}
+		// The second one is taken when the first is through. It is ignored
+		// unless caught, and cannot be the one that stops sbx.
+		if deliver(unix.SIGSTOP) && deliver(unix.SIGWINCH) {
+			unix.Kill(unix.Getpid(), unix.SIGSTOP)
 		}
-	})
-	return out, func() {
-		signal.Stop(in)
-		close(done)
-		forwarder.Wait()
-	}
+	}, forwarded...)
 }
 
 // isTerminal reports whether fd is a terminal.

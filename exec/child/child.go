@@ -87,6 +87,13 @@ type Process struct {
 // The plan is in the keeper's socket before the keeper is: it need not wait for
 // this process to be scheduled again, which takes milliseconds on a busy machine.
 func Start(p *Plan, o Options) (*Process, error) {
+	if proc := early(o); proc != nil {
+		if err := proc.Execute(p); err != nil {
+			proc.Close()
+			return nil, err
+		}
+		return proc, nil
+	}
 	ours, theirs, err := socketpair()
 	if err != nil {
 		return nil, err
@@ -107,6 +114,44 @@ func Start(p *Plan, o Options) (*Process, error) {
 	return proc, nil
 }
 
+// early returns the keeper that this process made before the runtime started, if
+// it is of the kind that o asks for. One of another kind ends here.
+func early(o Options) *Process {
+	e := C.child_early()
+	if e.pidfd < 0 {
+		return nil
+	}
+	proc, err := newProcess(int(e.pidfd), int(e.control))
+	if err != nil {
+		return nil
+	}
+	// One that could not make its namespaces went away: the usual way says why.
+	if uint64(e.flags) == o.Namespaces {
+		if m, err := proc.Receive(); err == nil && m.Type == msgEarly {
+			return proc
+		}
+	}
+	proc.Close()
+	return nil
+}
+
+// newProcess takes both descriptors of a keeper, also when it fails.
+func newProcess(pidfd, control int) (*Process, error) {
+	if err := unix.SetNonblock(control, true); err != nil {
+		unix.Close(control)
+		unix.Close(pidfd)
+		return nil, &StartError{"start", "control socket", err}
+	}
+	f := os.NewFile(uintptr(control), "keeper")
+	raw, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		unix.Close(pidfd)
+		return nil, &StartError{"start", "control socket", err}
+	}
+	return &Process{pidfd: pidfd, control: f, raw: raw}, nil
+}
+
 // StartKeeper makes a keeper that waits for its plan, so that one can be kept
 // ready. Close ends it.
 func StartKeeper(o Options) (*Process, error) {
@@ -122,11 +167,6 @@ func StartKeeper(o Options) (*Process, error) {
 func socketpair() (ours, theirs int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return -1, -1, &StartError{"start", "socketpair", err}
-	}
-	if err := unix.SetNonblock(pair[0], true); err != nil {
-		unix.Close(pair[0])
-		unix.Close(pair[1])
 		return -1, -1, &StartError{"start", "socketpair", err}
 	}
 	return pair[0], pair[1], nil
@@ -150,12 +190,10 @@ func startKeeper(o Options, ours, theirs int) (*Process, error) {
 		unix.Close(ours)
 		return nil, &StartError{"start", "clone", syscall.Errno(-r)}
 	}
-	control := os.NewFile(uintptr(ours), "keeper")
-	raw, err := control.SyscallConn()
+	proc, err := newProcess(int(*pidfd), ours)
 	if err != nil {
-		return nil, &StartError{"start", "control socket", err}
+		return nil, err
 	}
-	proc := &Process{pidfd: int(*pidfd), control: control, raw: raw}
 	if report.stage != 0 {
 		proc.Close()
 		return nil, startError(nil, int(report.stage), int(report.error), int(report.detail))

@@ -131,6 +131,7 @@ enum message_type {
 	MSG_DONE,      // a = 1 if the command ended, b = 1 if the run had too many tasks, v = usage of everything reaped, v[3] = most tasks that were counted
 	MSG_SAMPLE,    // v[0] = tasks, v[1] = private resident bytes, v[2] = shared resident bytes
 	MSG_PTY,       // carries the controlling end of the terminal
+	MSG_EARLY,     // a keeper made ahead has its namespaces
 	// starter to keeper
 	MSG_PLAN = 32, // carries the plan and its descriptors
 	MSG_SIGNAL,    // a = signal, to the command's process group
@@ -177,6 +178,23 @@ struct keeper {
 
 // start.c
 int child_start(int exe, int control, uint64_t flags, uid_t uid, gid_t gid, int *pidfd, struct report *r);
+
+int child_map(uid_t uid, gid_t gid);
+
+// early.c: a keeper made before the Go runtime started, handed out once; pidfd is
+// -1 if there is none.
+struct early {
+	uint64_t flags;
+	int pidfd, control;
+};
+struct early child_early(void);
+extern unsigned long caller_slack;
+
+// signals.c: count signals of list, at most MAX_CAUGHT, go into pipe until they
+// are released. -EBUSY while another list is caught.
+#define MAX_CAUGHT 16
+int signals_catch(int pipe, const int *list, int count);
+void signals_release(const int *list, int count);
 
 // keeper.c
 void keeper_main(void);

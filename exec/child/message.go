@@ -23,6 +23,7 @@ const (
 	// Sample: V holds tasks, private and shared resident bytes of the tree.
 	Sample      MessageType = 5
 	msgTerminal MessageType = 6
+	msgEarly    MessageType = 7
 
 	msgPlan MessageType = 32
 	// Signal sends signal A to the command's process group.

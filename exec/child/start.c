@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -21,32 +20,6 @@
 #ifndef __NR_close_range
 #define __NR_close_range 436
 #endif
-
-// caller_slack is the timer slack that this process was started with, in
-// nanoseconds; 0 means that it still has it.
-static unsigned long caller_slack;
-
-// The Go runtime's monitor thread sleeps 20 us at a time while there is work. In
-// one short run that is a quarter of the processor time and half of the context
-// switches. Threads inherit the slack, so it is set before the runtime starts;
-// the keeper and the command get the caller's back. For deadlines of a run 1 ms
-// does not matter. A process that serves many runs keeps its timers: there the
-// monitor also takes processors back from blocking calls.
-enum { RUN_SLACK = 1000 * 1000 };
-
-__attribute__((constructor)) static void starter_entry(int argc, char **argv)
-{
-	if (argc < 2 || !argv || !argv[1] || strcmp(argv[1], "run") != 0)
-		return;
-	int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
-	if (slack > 0 && slack < RUN_SLACK && prctl(PR_SET_TIMERSLACK, RUN_SLACK, 0, 0, 0) == 0)
-		caller_slack = (unsigned long)slack;
-#ifdef M_ARENA_MAX
-	// One heap of C for all threads: it is hardly used, and each thread would
-	// map one of its own.
-	mallopt(M_ARENA_MAX, 1);
-#endif
-}
 
 struct start {
 	int exe, control;
@@ -100,6 +73,19 @@ static int write_map(const char *path, unsigned long id)
 	return write_file(path, line, n + 3);
 }
 
+// child_map maps the identity in a new user namespace. It returns 0 or the step
+// that failed, with errno.
+int child_map(uid_t uid, gid_t gid)
+{
+	// The order is the kernel's: groups are given up before a gid
+	// map may be written without rights outside (user_namespaces(7)).
+	if (write_file("/proc/self/setgroups", "deny", 4) < 0 && errno != ENOENT)
+		return 1;
+	if (write_map("/proc/self/gid_map", gid) < 0)
+		return 2;
+	return write_map("/proc/self/uid_map", uid) < 0 ? 3 : 0;
+}
+
 // Ambient capabilities carry the rights inside the new user namespace over the
 // exec of the keeper: an id other than 0 would lose them there (capabilities(7)).
 static int keep_caps(void)
@@ -126,14 +112,9 @@ static int start_child(void *arg)
 	if (caller_slack)
 		prctl(PR_SET_TIMERSLACK, caller_slack, 0, 0, 0);
 	if (s->flags & CLONE_NEWUSER) {
-		// The order is the kernel's: groups are given up before a gid
-		// map may be written without rights outside (user_namespaces(7)).
-		if (write_file("/proc/self/setgroups", "deny", 4) < 0 && errno != ENOENT)
-			fail(s, STAGE_USERNS, 1);
-		if (write_map("/proc/self/gid_map", s->gid) < 0)
-			fail(s, STAGE_USERNS, 2);
-		if (write_map("/proc/self/uid_map", s->uid) < 0)
-			fail(s, STAGE_USERNS, 3);
+		int bad = child_map(s->uid, s->gid);
+		if (bad)
+			fail(s, STAGE_USERNS, bad);
 		if (keep_caps() < 0)
 			fail(s, STAGE_USERNS, 4);
 	}
