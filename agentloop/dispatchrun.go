@@ -74,10 +74,14 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 		defer stop()
 		p.spec.Signals = signals
 	}
-	guard, err := d.beginGuard(p, r)
+	guard, err := d.newGuard(p, r)
 	r.result.Plan = p.report
 	if err != nil {
 		return nil, err
+	}
+	p.spec.BeforeStart = func() (err error) { // while the view is made
+		guard, err = d.beginGuard(guard, p, r)
+		return err
 	}
 	d.o.Metrics.add(1, "sandboxd_launches_total")
 	began := d.o.Now()
@@ -117,9 +121,9 @@ func (p *confined) connect(r *ToolRun, c Command) {
 	}
 }
 
-// beginGuard completes what earlier runs left undone by a crash, and notes what
-// is there before this run. It returns nil where nothing is to be looked at.
-func (d *Dispatcher) beginGuard(p *confined, r *ToolRun) (*Guard, error) {
+// newGuard completes what earlier runs left undone by a crash, and makes the guard
+// of this one. It returns nil where nothing is to be looked at.
+func (d *Dispatcher) newGuard(p *confined, r *ToolRun) (*Guard, error) {
 	if p.grant.ReadOnlyWorkspace {
 		return nil, nil
 	}
@@ -142,15 +146,33 @@ func (d *Dispatcher) beginGuard(p *confined, r *ToolRun) (*Guard, error) {
 			held = append(held, name.Path)
 		}
 	}
-	guard, err := BeginGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User})
-	if err == nil {
-		return guard, nil
+	guard, err := NewGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User})
+	if err != nil {
+		return nil, p.unguarded(r, err)
 	}
-	if r.Call.BestEffort {
-		p.report.Warnings = append(p.report.Warnings, "protected names are not looked at after the run: "+err.Error())
+	return guard, nil
+}
+
+// beginGuard notes what is there before the run. It returns the guard if there is
+// something to finish.
+func (d *Dispatcher) beginGuard(guard *Guard, p *confined, r *ToolRun) (*Guard, error) {
+	if guard == nil {
 		return nil, nil
 	}
-	return nil, &GuardError{Err: err}
+	if err := guard.Begin(); err != nil {
+		return nil, p.unguarded(r, err)
+	}
+	return guard, nil
+}
+
+// unguarded refuses a run whose workspace could not be looked at afterwards, or
+// warns.
+func (p *confined) unguarded(r *ToolRun, err error) error {
+	if r.Call.BestEffort {
+		p.report.Warnings = append(p.report.Warnings, "protected names are not looked at after the run: "+err.Error())
+		return nil
+	}
+	return &GuardError{Err: err}
 }
 
 // GuardError reports that a run could not be guarded; nothing ran.

@@ -36,7 +36,7 @@ const maxEtc = 50_000
 // unreadable are watched too. For others the mode bits hold by themselves.
 // The scan takes milliseconds: see [planCache].
 func scanEtc(root string, granted []string, owner bool) etcPlan {
-	s := etcScan{root: root, granted: granted, owner: owner, left: maxEtc, r: newResolver()}
+	s := etcScan{root: root, granted: granted, owner: owner, left: maxEtc, r: newResolver(usualPaths)}
 	s.plan.Watch = []string{root}
 	s.dir(root)
 	s.plan.Read = s.read(root)

@@ -120,7 +120,7 @@ func TestWideGrantOfEtcKeepsItsSecrets(t *testing.T) {
 
 // etcPlan asks as a new start would.
 func (h *fakeHost) etcPlan(dir, etc string, granted []string, owner bool) etcPlan {
-	return planCache{dir: dir, uid: h.UID, r: newResolver()}.etc(etc, granted, owner)
+	return planCache{dir: dir, uid: h.UID, r: newResolver(0)}.etc(etc, granted, owner)
 }
 
 // age lets a directory's stamps settle, so that a plan may be kept.
@@ -203,10 +203,10 @@ func TestPlanOfSomeoneElseIsIgnored(t *testing.T) {
 				continue
 			}
 			_, key, _ := strings.Cut(strings.SplitN(string(text), recordEnd, 2)[0], "plan\x00")
-			if _, ok := parsePlan(newResolver(), string(text), key, time.Now()); !ok {
+			if _, ok := parsePlan(newResolver(0), string(text), key, time.Now()); !ok {
 				t.Fatal("the fresh plan does not parse")
 			}
-			if _, ok := parsePlan(newResolver(), string(text), key, time.Now().Add(planAge+time.Minute)); ok {
+			if _, ok := parsePlan(newResolver(0), string(text), key, time.Now().Add(planAge+time.Minute)); ok {
 				t.Error("an old plan was believed")
 			}
 		}
@@ -227,7 +227,7 @@ func FuzzParsePlan(f *testing.F) {
 	f.Add("1\x000\x00plan\x00k\x00\nend\x00\n", "k")
 	f.Add("1\x009999999999\x00plan\x00k\x00\nwatch\x00/etc\x00-\x00\nread\x00/a\x00\x00\nend\x00\n", "k")
 	f.Fuzz(func(t *testing.T, text, key string) {
-		p, ok := parsePlan(newResolver(), text, key, time.Unix(0, 0))
+		p, ok := parsePlan(newResolver(0), text, key, time.Unix(0, 0))
 		if ok && !strings.HasSuffix(text, "end"+recordEnd) {
 			t.Errorf("a plan without an end was believed: %v", p)
 		}

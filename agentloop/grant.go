@@ -99,7 +99,7 @@ type builder struct {
 // process, and creates files in our own directories only. After an error
 // nothing is left to clean up.
 func Build(g policy.Grant, c Caller, h HostView, argv []string) (exec.Spec, Report, error) {
-	b := &builder{g: g, c: c, h: h, r: newResolver(), set: newEntrySet()}
+	b := &builder{g: g, c: c, h: h, r: newResolver(usualPaths), set: newEntrySet()}
 	b.report.Cleanup = func() error { return nil }
 	for _, step := range []func() error{b.chooseWorkspace, b.limits, b.reach, b.chooseHome, b.view, b.startDir, b.environment} {
 		if err := step(); err != nil {

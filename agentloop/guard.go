@@ -113,15 +113,35 @@ const maxGuardFindings = 1000
 // before the command starts, and call Finish on every path after that, or Discard if it
 // never did.
 func BeginGuard(stateDir, workspace string, o GuardOptions) (*Guard, error) {
+	g, err := NewGuard(stateDir, workspace, o)
+	if err == nil {
+		err = g.Begin()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// NewGuard is the first half of BeginGuard: it notes what o.Kernel names. It must
+// come before the kernel is told to hold these names, so that one which is
+// replaced in between is not taken for held.
+func NewGuard(stateDir, workspace string, o GuardOptions) (*Guard, error) {
 	j, err := newGuardJournal(workspace, o)
 	if err != nil {
 		return nil, fmt.Errorf("guard of %s: %w", workspace, err)
 	}
-	file, err := j.create(stateDir)
+	return &Guard{journal: j, dir: stateDir}, nil
+}
+
+// Begin is the second half. It must be over when the command starts.
+func (g *Guard) Begin() error {
+	file, err := g.journal.create(g.dir)
 	if err != nil {
-		return nil, fmt.Errorf("guard of %s: %w", workspace, err)
+		return fmt.Errorf("guard of %s: %w", g.journal.Workspace, err)
 	}
-	return &Guard{journal: j, file: file, dir: stateDir}, nil
+	g.file = file
+	return nil
 }
 
 // Finish undoes what the run left. Call it once, when no process of the run is
@@ -135,6 +155,9 @@ func (g *Guard) Finish() ([]GuardFinding, error) {
 // Discard ends the guard of a run that never started: the workspace is not
 // looked at, and what others change there meanwhile is left alone.
 func (g *Guard) Discard() error {
+	if g.file == nil {
+		return nil // it did not begin
+	}
 	defer g.file.Close()
 	return os.Remove(g.file.Name())
 }

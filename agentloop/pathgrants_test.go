@@ -145,7 +145,7 @@ func TestDenyInsideReadableTreeWithoutMounts(t *testing.T) {
 		if e.Access == exec.Deny {
 			t.Errorf("entry %v still needs a mechanism that takes rights back", e)
 		}
-		if real, err := newResolver().realDir(e.Path); err && within(h.path("tree/share/keyrings"), real) && within(real, h.path("tree")) {
+		if real, err := newResolver(0).realDir(e.Path); err && within(h.path("tree/share/keyrings"), real) && within(real, h.path("tree")) {
 			t.Errorf("entry %v leads to the denied directory", e)
 		}
 	}

@@ -53,7 +53,11 @@ func (n node) isDir() bool  { return n.mode&unix.S_IFMT == unix.S_IFDIR }
 func (n node) isLink() bool { return n.mode&unix.S_IFMT == unix.S_IFLNK }
 func (n node) isFile() bool { return n.mode&unix.S_IFMT == unix.S_IFREG }
 
-func newResolver() *resolver { return &resolver{seen: make(map[string]node, 128)} }
+// usualPaths is how many paths a resolver of a whole grant looks at; a map that
+// grows costs more.
+const usualPaths = 128
+
+func newResolver(paths int) *resolver { return &resolver{seen: make(map[string]node, paths)} }
 
 // lstat returns the node at an absolute, clean path without following it.
 func (r *resolver) lstat(path string) node {

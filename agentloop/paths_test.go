@@ -47,7 +47,7 @@ func TestResolveFollowsEachLevel(t *testing.T) {
 		{path: "dangling", err: unix.ENOENT},
 		{path: "real/deep/file/x", err: unix.ENOTDIR},
 	} {
-		real, links, err := newResolver().resolve(h.path(tt.path))
+		real, links, err := newResolver(0).resolve(h.path(tt.path))
 		if !errors.Is(err, tt.err) {
 			t.Errorf("resolve(%s): error %v, want %v", tt.path, err, tt.err)
 			continue

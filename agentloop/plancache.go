@@ -155,7 +155,7 @@ const settle = 20 * time.Millisecond
 // write keeps a plan. A failure is no error: the next start scans again.
 func (c planCache) write(file, key string, p plan, start time.Time) {
 	var b strings.Builder
-	r := newResolver()
+	r := newResolver(usualPaths)
 	for _, w := range p.watch {
 		if real, _, err := r.resolve(w); err == nil && time.Unix(0, r.lstat(real).ctime).After(start.Add(-settle)) {
 			return

@@ -80,7 +80,7 @@ type toolScan struct {
 }
 
 func scanTools(q toolQuery) plan {
-	s := &toolScan{toolQuery: q, r: newResolver(), roots: map[string]string{}, links: map[string]string{}, scanned: map[string]bool{}}
+	s := &toolScan{toolQuery: q, r: newResolver(usualPaths), roots: map[string]string{}, links: map[string]string{}, scanned: map[string]bool{}}
 	for _, dir := range filepath.SplitList(q.path) {
 		s.pathDir(dir)
 	}

@@ -35,7 +35,7 @@ type Workspace struct {
 // and its ancestors, ancestors of our own state, and system directories;
 // naming such a directory by override is allowed with a warning, but for /.
 func DetectWorkspace(cwd, override string, c Caller) (Workspace, []string, error) {
-	return detectWorkspace(newResolver(), cwd, override, c)
+	return detectWorkspace(newResolver(0), cwd, override, c)
 }
 
 func detectWorkspace(r *resolver, cwd, override string, c Caller) (Workspace, []string, error) {

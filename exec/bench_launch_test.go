@@ -39,7 +39,12 @@ func launchWays(b *testing.B, work string) []way {
 		}
 		s := spec(tier, work)
 		s.Path, s.Argv, s.Stdout, s.Stderr = "/bin/true", []string{"true"}, io.Discard, io.Discard
-		ways = append(ways, way{map[Tier]string{TierBase: "Runner, base tier", TierFull: "Runner, full tier"}[tier], runOf(r, s)})
+		name := map[Tier]string{TierBase: "Runner, base tier", TierFull: "Runner, full tier"}[tier]
+		ways = append(ways, way{name, runOf(r, s)})
+		ready := NewRunner(host)
+		ready.CacheDir, ready.Warm = r.CacheDir, 8
+		b.Cleanup(ready.Close)
+		ways = append(ways, way{name + ", warm", runOf(ready, s)})
 		if tier == TierBase {
 			wide := s
 			wide.View.Entries = slices.Concat(s.View.Entries, manyEntries(b, work, 200))
@@ -111,11 +116,13 @@ func BenchmarkLaunch(b *testing.B) {
 		}
 		ratio("plain again", "plain", 0.5, 0)
 		ratio("Runner, base tier", "plain", 0.5, 1.25)
+		ratio("Runner, base tier, warm", "plain", 0.5, 1.25)
 		ratio("Runner, base tier", "plain", 0.95, 1.5)
 		ratio("Runner, base tier", "bwrap", 0.5, 0.3)
 		ratio("Runner, base tier, 200 paths", "plain", 0.5, 1.7)
 		ratio("Runner, full tier", "plain", 0.5, 0)
 		ratio("Runner, full tier", "bwrap", 0.5, 0.4)
+		ratio("Runner, full tier, warm", "bwrap", 0.5, 0.4)
 		fmt.Fprint(os.Stderr, out.String())
 	}
 }
@@ -169,6 +176,7 @@ func BenchmarkLaunchesAtOnce(b *testing.B) {
 		for _, w := range ways {
 			fmt.Fprintf(&out, "  %-30s %8.0f\n", w.name, rate[w.name])
 		}
+		fmt.Fprintln(&out, compared("plain / Runner, base tier, warm (>= 0.8 of plain)", rate["plain"]/rate["Runner, base tier, warm"], 1/0.8))
 		fmt.Fprintln(&out, compared("plain / Runner, base tier (>= 0.8 of plain)", rate["plain"]/rate["Runner, base tier"], 1/0.8))
 		if peer := rate["bwrap"]; peer > 0 {
 			fmt.Fprintln(&out, compared("bwrap / Runner, base tier (>= 4x bwrap)", peer/rate["Runner, base tier"], 1/4.0))

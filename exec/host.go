@@ -79,7 +79,7 @@ const (
 
 // viewProbe is the mount part of a run with the smallest possible view.
 func viewProbe(p *child.Plan) {
-	p.Private()
+	p.Private(false)
 	null := p.Tree("/dev/null", child.NoSUID|child.NoExec, child.Follow)
 	root := p.Tmpfs(1<<20, 0o755, child.NoSUID|child.NoDev)
 	p.Root(root)

@@ -65,7 +65,7 @@ func (l *launch) planView() error {
 	if l.limitByPIDMax() {
 		p.PIDMax(reservedPIDs + l.limits.Tasks + 1)
 	}
-	p.Private()
+	p.Private(l.lateMounts())
 	for i := range items {
 		it := &items[i]
 		if it.skipped || it.Kind != Bind || it.Access <= Protect {

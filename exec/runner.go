@@ -26,6 +26,12 @@ type Runner struct {
 	// Empty keeps none.
 	CacheDir string
 
+	// Warm is how many keepers are kept ready for each kind of run, for a process
+	// that serves many. Set it before the first Run, and call Close after the
+	// last. 0 keeps none: a process that runs one command gains nothing.
+	Warm int
+
+	warm  warm
 	runs  atomic.Uint64 // tells the control groups of this process apart
 	sweep sync.Once
 }
@@ -34,6 +40,9 @@ type Runner struct {
 func NewRunner(host Host) *Runner {
 	return &Runner{host: host}
 }
+
+// Close ends the keepers that wait for a run.
+func (r *Runner) Close() { r.warm.close() }
 
 // Run starts s and returns when nothing of its tree is left. A command that
 // fails is a Result, not an error. The error is a *SetupError when nothing ran.
@@ -46,7 +55,12 @@ func (r *Runner) Run(ctx context.Context, s Spec) (Result, error) {
 	}
 	defer l.release()
 	start := time.Now()
-	proc, err := child.Start(&l.plan, child.Options{Namespaces: l.namespaces})
+	namespaces := l.namespaces
+	if l.lateMounts() {
+		namespaces &^= nsMount
+	}
+	proc, err := child.Start(&l.plan, child.Options{Namespaces: namespaces, Meanwhile: s.BeforeStart,
+		Ready: r.warm.take(namespaces, r.Warm)})
 	l.started()
 	if err != nil {
 		l.stop()
@@ -95,6 +109,10 @@ type launch struct {
 	covered       []covered
 	closers       []func()
 }
+
+// lateMounts reports whether the plan makes the mount namespace, not the clone of
+// the keeper: one that has waited would not see what was mounted meanwhile.
+func (l *launch) lateMounts() bool { return l.view && l.runner.Warm > 0 }
 
 func (l *launch) onRelease(f func()) { l.closers = append(l.closers, f) }
 
@@ -331,6 +349,9 @@ func (l *launch) planCommand() error {
 		l.plan.RestoreTerminal(int(l.spec.TTY.Fd()), t)
 	}
 	l.planTasks()
+	if l.spec.BeforeStart != nil {
+		l.plan.Wait()
+	}
 	l.plan.Run(c)
 	return nil
 }
@@ -345,6 +366,9 @@ func (l *launch) profileName() string {
 // explain turns a keeper's report into an error for people.
 func (l *launch) explain(err error) error {
 	e, ok := errors.AsType[*child.StartError](err)
+	if !ok && l.spec.BeforeStart != nil {
+		return err // of BeforeStart: child has no other
+	}
 	if !ok {
 		return &SetupError{Stage: "start", Err: err}
 	}

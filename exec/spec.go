@@ -169,6 +169,10 @@ type Spec struct {
 	Stdout, Stderr io.Writer
 	// TTY asks for an own pseudo-terminal, connected to this terminal.
 	TTY *os.File
+	// BeforeStart is called while the view is made: the command starts after it
+	// returned nil. An error of it ends the start and is what Run returns. Nil
+	// means that there is nothing to do.
+	BeforeStart func() error
 	// Signals are delivered to the command's process group.
 	Signals <-chan os.Signal
 	PassFDs []PassFD

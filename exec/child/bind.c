@@ -60,6 +60,14 @@ static int op_bounding(const struct op *o)
 	return 0;
 }
 
+// bind_ahead empties the set before there is a plan. Where that is refused the
+// plan says whether it must be.
+void bind_ahead(struct keeper *k)
+{
+	struct op o = {.code = OP_BOUNDING};
+	k->ahead.bounding = op_bounding(&o) == 0;
+}
+
 static int op_user(struct keeper *k, const struct op *o)
 {
 	const gid_t *groups = (const gid_t *)plan_string(k, o->s1);
@@ -198,7 +206,7 @@ int op_bind(struct keeper *k, const struct op *o)
 {
 	switch (o->code) {
 	case OP_BOUNDING:
-		return op_bounding(o);
+		return k->ahead.bounding ? 0 : op_bounding(o);
 	case OP_USER:
 		return op_user(k, o);
 	case OP_DROP:

@@ -7,7 +7,9 @@
 //
 // A run is three processes: the starter (this Go program), the keeper and the
 // command. The keeper is a fresh exec of this binary that leaves in a C
-// constructor, before the Go runtime starts. It walks the [Plan], starts the
+// constructor, before the Go runtime starts; in a process that runs one command
+// it is a copy of that process, made in the constructor when there is nothing in
+// it yet (early.c). It walks the [Plan], starts the
 // command with a vfork-style clone, reaps, and ends the whole tree when the
 // command ended, when it is told to, or when the starter is gone.
 //
@@ -44,6 +46,13 @@ type Options struct {
 	// Namespaces are CLONE_NEW* flags. With CLONE_NEWUSER the caller's uid and
 	// gid are mapped onto themselves.
 	Namespaces uint64
+	// Ready is a keeper of [StartKeeper] in these namespaces to use, or nil. Start
+	// takes it; one that went away while it waited is replaced.
+	Ready *Process
+	// Meanwhile is called while the keeper walks the plan up to its Wait, without
+	// which it must be nil. The command starts after it returned nil; an error of
+	// it ends the start, and is what Start returns.
+	Meanwhile func() error
 }
 
 // StartError reports a keeper that could not start the command.
@@ -87,12 +96,15 @@ type Process struct {
 // The plan is in the keeper's socket before the keeper is: it need not wait for
 // this process to be scheduled again, which takes milliseconds on a busy machine.
 func Start(p *Plan, o Options) (*Process, error) {
-	if proc := early(o); proc != nil {
-		if err := proc.Execute(p); err != nil {
-			proc.Close()
-			return nil, err
-		}
-		return proc, nil
+	ready := o.Ready
+	if ready == nil {
+		ready = early(o)
+	}
+	if ready != nil && ready.send(p) == nil {
+		return ready.begin(p, o)
+	}
+	if ready != nil {
+		ready.Close()
 	}
 	ours, theirs, err := socketpair()
 	if err != nil {
@@ -107,11 +119,17 @@ func Start(p *Plan, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := proc.started(p); err != nil {
-		proc.Close()
+	return proc.begin(p, o)
+}
+
+// begin waits for the command of a keeper that has its plan, which it ends if
+// there is none.
+func (p *Process) begin(plan *Plan, o Options) (*Process, error) {
+	if err := p.started(plan, o); err != nil {
+		p.Close()
 		return nil, err
 	}
-	return proc, nil
+	return p, nil
 }
 
 // early returns the keeper that this process made before the runtime started, if
@@ -203,14 +221,18 @@ func startKeeper(o Options, ours, theirs int) (*Process, error) {
 
 // Execute hands the plan to a keeper that waits for it, and returns as Start does.
 func (p *Process) Execute(plan *Plan) error {
+	if err := p.send(plan); err != nil {
+		return err
+	}
+	return p.started(plan, Options{})
+}
+
+func (p *Process) send(plan *Plan) error {
 	var sent error
 	if err := p.raw.Control(func(fd uintptr) { sent = sendPlan(int(fd), plan) }); err != nil {
 		return &StartError{"plan", "send", err}
 	}
-	if sent != nil {
-		return sent
-	}
-	return p.started(plan)
+	return sent
 }
 
 // sendPlan puts the plan, in a memory file, and its descriptors into the control
@@ -240,7 +262,13 @@ func sendPlan(control int, plan *Plan) error {
 }
 
 // started waits until the command runs or failed.
-func (p *Process) started(plan *Plan) error {
+func (p *Process) started(plan *Plan, o Options) error {
+	if o.Meanwhile != nil {
+		if err := o.Meanwhile(); err != nil {
+			return err
+		}
+		_ = p.Send(Message{Type: msgGo}) // a keeper that failed meanwhile has said why
+	}
 	for {
 		m, err := p.Receive()
 		if err != nil {

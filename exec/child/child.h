@@ -16,7 +16,7 @@
 #define PLACE_ABOVE 200 // numbers of passed descriptors are below
 
 enum op_code {
-	OP_PRIVATE = 1, // make every mount private to this namespace
+	OP_PRIVATE = 1, // make every mount private to this namespace; a 1: make it here
 	OP_TREE,        // slot a = clone of mount tree s1, attributes b, flags c
 	OP_TMPFS,       // slot a = fresh tmpfs, options s1, attributes b
 	OP_PROC,        // slot a = fresh proc, attributes b
@@ -46,6 +46,7 @@ enum op_code {
 	OP_READY,       // say MSG_STARTED without a command: a probe
 	OP_TERMINAL,    // at the end give terminal a the settings s1 (struct termios) back
 	OP_TASKS,       // count the tasks of the run: b at most, a = 1 ends the run above it
+	OP_WAIT,        // go on when the starter says MSG_GO
 };
 
 enum op_flag {
@@ -138,6 +139,7 @@ enum message_type {
 	MSG_SIGNAL_ALL, // a = signal, to the whole tree
 	MSG_END,       // kill the whole tree, report, leave
 	MSG_MEASURE,   // answer with MSG_SAMPLE
+	MSG_GO,        // OP_WAIT is over
 };
 
 struct message {
@@ -151,12 +153,22 @@ struct report {
 	volatile int32_t stage, error, detail;
 };
 
+// What a keeper did before it had a plan, see early.c. Operations of the plan
+// that ask for it find it done.
+struct ahead {
+	int loopback, bounding; // 1: done
+	int proc, devpts;       // detached mounts, -1 none
+};
+#define AHEAD_PROC_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+#define AHEAD_DEVPTS_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
+
 struct keeper {
 	const char *plan;
 	size_t plan_size;
 	int fds[MAX_FDS];
 	int fd_count;
 	int slots[MAX_SLOTS];
+	struct ahead ahead;
 	int masks[2]; // entries that hide a file, a directory; -1 not made yet
 	int root;     // the root under construction, -1 outside
 	int ruleset;  // -1 none
@@ -197,15 +209,17 @@ int signals_catch(int pipe, const int *list, int count);
 void signals_release(const int *list, int count);
 
 // keeper.c
-void keeper_main(void);
+void keeper_main(int early, uint64_t namespaces); // early: made ahead, in these
 int keeper_send(const struct message *m, int fd);
 
 // mount.c: each returns 0 or -errno
 int op_mount(struct keeper *k, const struct op *o);
+void mount_ahead(struct keeper *k, uint64_t namespaces);
 
 // bind.c
 int op_bind(struct keeper *k, const struct op *o);
 int bind_drop_caps(void);
+void bind_ahead(struct keeper *k);
 
 // command.c
 pid_t command_start(struct keeper *k, const struct run *r, struct report *rep);

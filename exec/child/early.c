@@ -95,7 +95,7 @@ static void become(int control, uint64_t flags, uid_t uid, gid_t gid, int argc, 
 	struct message m = {.type = MSG_EARLY};
 	if (keeper_send(&m, -1) < 0)
 		_exit(1);
-	keeper_main();
+	keeper_main(1, flags);
 	_exit(1);
 }
 

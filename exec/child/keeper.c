@@ -1,6 +1,6 @@
-// The keeper: one small process per run, from a fresh exec of this binary. It
-// leaves in a constructor, before the Go runtime starts, so it has one thread
-// and none of the starter's memory. It builds the view, starts the command,
+// The keeper: one small process per run, from a fresh exec of this binary, or made
+// by one (early.c). It leaves in a constructor, before the Go runtime starts, so it
+// has one thread and none of the starter's memory. It builds the view, starts the command,
 // reaps everything, and ends everything when the command has ended, when it is
 // told to, or when the starter is gone.
 #define _GNU_SOURCE
@@ -85,6 +85,14 @@ static void receive_plan(struct keeper *k)
 	const struct plan *p = (const struct plan *)k->plan;
 	if (p->magic != PLAN_MAGIC || p->size != k->plan_size)
 		give_up(STAGE_PLAN, EPROTO, 3);
+}
+
+// await_go waits until the starter has done what comes before the command.
+static void await_go(void)
+{
+	struct message m;
+	if (recv(CONTROL_FD, &m, sizeof m, 0) != sizeof m || m.type != MSG_GO)
+		_exit(0); // it went away, or gave up
 }
 
 static void usage(struct message *m, int who)
@@ -226,9 +234,10 @@ static void start_command(struct keeper *k, const struct op *o)
 	keeper_send(&m, -1);
 }
 
-void keeper_main(void)
+void keeper_main(int early, uint64_t namespaces)
 {
-	static struct keeper k = {.masks = {-1, -1}, .root = -1, .ruleset = -1, .pty = -1, .terminal = -1};
+	static struct keeper k = {.masks = {-1, -1}, .root = -1, .ruleset = -1, .pty = -1, .terminal = -1,
+				  .ahead = {.proc = -1, .devpts = -1}};
 	for (int i = 0; i < MAX_SLOTS; i++)
 		k.slots[i] = -1;
 	// Nothing of the starter's signal state: handlers that were "ignore" survive
@@ -245,6 +254,10 @@ void keeper_main(void)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	setsid();
 	k.init = getpid() == 1;
+	if (early) {
+		mount_ahead(&k, namespaces);
+		bind_ahead(&k);
+	}
 	receive_plan(&k);
 	if (signals < 0)
 		give_up(STAGE_START, errno, 3);
@@ -263,6 +276,10 @@ void keeper_main(void)
 		}
 		if (o->code == OP_TASKS) {
 			count_start(&k, (int64_t)o->b, (int)o->a);
+			continue;
+		}
+		if (o->code == OP_WAIT) {
+			await_go();
 			continue;
 		}
 		if (o->code == OP_TERMINAL) {
@@ -290,5 +307,5 @@ void keeper_main(void)
 __attribute__((constructor)) static void keeper_entry(int argc, char **argv)
 {
 	if (argc == 1 && argv && argv[0] && strcmp(argv[0], KEEPER_NAME) == 0)
-		keeper_main();
+		keeper_main(0, 0);
 }

@@ -34,6 +34,7 @@ const (
 	End MessageType = 35
 	// Measure asks for a Sample.
 	Measure MessageType = 36
+	msgGo   MessageType = 37
 )
 
 // Message is one datagram between starter and keeper. V of ExitedMessage and

@@ -149,9 +149,18 @@ out:
 	return -1;
 }
 
-static int op_filesystem(struct keeper *k, const struct op *o, const char *type, const char *options)
+// ready takes a mount that was made ahead, or -1.
+static int ready(int *mount, uint64_t attrs, uint64_t wanted)
 {
-	int fd = new_filesystem(type, options, o->b);
+	int fd = attrs == wanted ? *mount : -1;
+	if (fd >= 0)
+		*mount = -1;
+	return fd;
+}
+
+static int op_filesystem(struct keeper *k, const struct op *o, const char *type, const char *options, int made)
+{
+	int fd = made >= 0 ? made : new_filesystem(type, options, o->b);
 	if (fd < 0)
 		return -errno;
 	k->slots[o->a] = fd;
@@ -364,6 +373,21 @@ static int op_loopback(void)
 	return bad < 0 ? -e : 0;
 }
 
+#define DEVPTS "newinstance,ptmxmode=0666,mode=0620"
+
+// mount_ahead does what every plan for these namespaces asks for and what depends
+// on nothing in it, while the starter still works the plan out. What fails here
+// is tried again when the plan asks for it, and reported then.
+void mount_ahead(struct keeper *k, uint64_t namespaces)
+{
+	if (namespaces & CLONE_NEWNET)
+		k->ahead.loopback = op_loopback() == 0;
+	if (namespaces & CLONE_NEWNS && namespaces & CLONE_NEWPID) {
+		k->ahead.proc = new_filesystem("proc", "", AHEAD_PROC_ATTRS);
+		k->ahead.devpts = new_filesystem("devpts", DEVPTS, AHEAD_DEVPTS_ATTRS);
+	}
+}
+
 static int op_pidmax(const struct op *o)
 {
 	char text[32];
@@ -382,15 +406,17 @@ int op_mount(struct keeper *k, const struct op *o)
 	const char *s1 = plan_string(k, o->s1);
 	switch (o->code) {
 	case OP_PRIVATE:
+		if (o->a && unshare(CLONE_NEWNS) < 0)
+			return -errno;
 		return mount(NULL, "/", NULL, (1 << 14) | (1 << 18), NULL) < 0 ? -errno : 0; // MS_REC | MS_PRIVATE
 	case OP_TREE:
 		return op_tree(k, o);
 	case OP_TMPFS:
-		return op_filesystem(k, o, "tmpfs", s1);
+		return op_filesystem(k, o, "tmpfs", s1, -1);
 	case OP_PROC:
-		return op_filesystem(k, o, "proc", "");
+		return op_filesystem(k, o, "proc", "", ready(&k->ahead.proc, AHEAD_PROC_ATTRS, o->b));
 	case OP_DEVPTS:
-		return op_filesystem(k, o, "devpts", "newinstance,ptmxmode=0666,mode=0620");
+		return op_filesystem(k, o, "devpts", DEVPTS, ready(&k->ahead.devpts, AHEAD_DEVPTS_ATTRS, o->b));
 	case OP_ROOT:
 		return op_root(k, o);
 	case OP_MKDIR:
@@ -412,7 +438,7 @@ int op_mount(struct keeper *k, const struct op *o)
 	case OP_PIVOT:
 		return op_pivot(k);
 	case OP_LOOPBACK:
-		return op_loopback();
+		return k->ahead.loopback ? 0 : op_loopback();
 	case OP_PIDMAX:
 		return op_pidmax(o);
 	}

@@ -48,6 +48,7 @@ const (
 	opReady
 	opTerminal
 	opTasks
+	opWait
 )
 
 // Flag changes how one operation meets a missing path.
@@ -153,8 +154,15 @@ func (p *Plan) FD(fd int) int {
 	return len(p.fds) - 1
 }
 
-// Private makes every mount private to the new namespace.
-func (p *Plan) Private() { p.add(op{code: opPrivate, text: "make mounts private"}) }
+// Private makes every mount private to the new namespace, which is made here if
+// the keeper has none.
+func (p *Plan) Private(make bool) {
+	o := op{code: opPrivate, text: "make mounts private"}
+	if make {
+		o.a = 1
+	}
+	p.add(o)
+}
 
 // Tree takes the mount tree at source, submounts included, with attributes.
 func (p *Plan) Tree(source string, a Attr, f Flag) Slot {
@@ -269,6 +277,9 @@ func (p *Plan) RestoreTerminal(fd int, settings *unix.Termios) {
 	p.blob = append(p.blob, raw...)
 	p.add(op{code: opTerminal, a: uint32(p.FD(fd)), s1: off, text: "remember the terminal"})
 }
+
+// Wait has the keeper wait here for the end of [Options.Meanwhile].
+func (p *Plan) Wait() { p.add(op{code: opWait, text: "wait for the starter"}) }
 
 // Bounding empties the capability bounding set.
 func (p *Plan) Bounding(f Flag) {
