@@ -214,6 +214,9 @@ int keeper_send(const struct message *m, int fd);
 
 // mount.c: each returns 0 or -errno
 int op_mount(struct keeper *k, const struct op *o);
+
+// filesystem.c
+int op_filesystem(struct keeper *k, const struct op *o);
 void mount_ahead(struct keeper *k, uint64_t namespaces);
 
 // bind.c

@@ -1,18 +1,14 @@
 // Mount work, walked from data. Sources are taken as detached trees before the
 // new root covers anything, so nothing depends on what a path means afterwards.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,9 +26,6 @@ extern int umount2(const char *, int);
 #ifndef __NR_open_tree
 #define __NR_open_tree 428
 #define __NR_move_mount 429
-#define __NR_fsopen 430
-#define __NR_fsconfig 431
-#define __NR_fsmount 432
 #endif
 #ifndef __NR_openat2
 #define __NR_openat2 437
@@ -117,53 +110,6 @@ static int op_tree(struct keeper *k, const struct op *o)
 		return -e;
 	}
 	k->slots[o->a] = tree;
-	return 0;
-}
-
-// new_filesystem makes a detached mount. options is "key=value,key=value".
-static int new_filesystem(const char *type, const char *options, uint64_t attrs)
-{
-	int fs = (int)syscall(__NR_fsopen, type, FSOPEN_CLOEXEC);
-	if (fs < 0)
-		return -1;
-	char text[256];
-	snprintf(text, sizeof text, "%s", options);
-	for (char *save, *p = strtok_r(text, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
-		char *value = strchr(p, '=');
-		if (value)
-			*value++ = 0;
-		if (syscall(__NR_fsconfig, fs, value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, p, value, 0) < 0)
-			goto out;
-	}
-	if (syscall(__NR_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		goto out;
-	int mnt = (int)syscall(__NR_fsmount, fs, FSMOUNT_CLOEXEC, attrs);
-	int e = errno;
-	close(fs);
-	errno = e;
-	return mnt;
-out:
-	e = errno;
-	close(fs);
-	errno = e;
-	return -1;
-}
-
-// ready takes a mount that was made ahead, or -1.
-static int ready(int *mount, uint64_t attrs, uint64_t wanted)
-{
-	int fd = attrs == wanted ? *mount : -1;
-	if (fd >= 0)
-		*mount = -1;
-	return fd;
-}
-
-static int op_filesystem(struct keeper *k, const struct op *o, const char *type, const char *options, int made)
-{
-	int fd = made >= 0 ? made : new_filesystem(type, options, o->b);
-	if (fd < 0)
-		return -errno;
-	k->slots[o->a] = fd;
 	return 0;
 }
 
@@ -357,37 +303,6 @@ static int op_pivot(struct keeper *k)
 	return 0;
 }
 
-static int op_loopback(void)
-{
-	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (s < 0)
-		return -errno;
-	struct ifreq r = {.ifr_name = "lo"};
-	int bad = ioctl(s, SIOCGIFFLAGS, &r);
-	if (bad == 0) {
-		r.ifr_flags |= IFF_UP | IFF_RUNNING;
-		bad = ioctl(s, SIOCSIFFLAGS, &r);
-	}
-	int e = errno;
-	close(s);
-	return bad < 0 ? -e : 0;
-}
-
-#define DEVPTS "newinstance,ptmxmode=0666,mode=0620"
-
-// mount_ahead does what every plan for these namespaces asks for and what depends
-// on nothing in it, while the starter still works the plan out. What fails here
-// is tried again when the plan asks for it, and reported then.
-void mount_ahead(struct keeper *k, uint64_t namespaces)
-{
-	if (namespaces & CLONE_NEWNET)
-		k->ahead.loopback = op_loopback() == 0;
-	if (namespaces & CLONE_NEWNS && namespaces & CLONE_NEWPID) {
-		k->ahead.proc = new_filesystem("proc", "", AHEAD_PROC_ATTRS);
-		k->ahead.devpts = new_filesystem("devpts", DEVPTS, AHEAD_DEVPTS_ATTRS);
-	}
-}
-
 static int op_pidmax(const struct op *o)
 {
 	char text[32];
@@ -412,11 +327,10 @@ int op_mount(struct keeper *k, const struct op *o)
 	case OP_TREE:
 		return op_tree(k, o);
 	case OP_TMPFS:
-		return op_filesystem(k, o, "tmpfs", s1, -1);
 	case OP_PROC:
-		return op_filesystem(k, o, "proc", "", ready(&k->ahead.proc, AHEAD_PROC_ATTRS, o->b));
 	case OP_DEVPTS:
-		return op_filesystem(k, o, "devpts", DEVPTS, ready(&k->ahead.devpts, AHEAD_DEVPTS_ATTRS, o->b));
+	case OP_LOOPBACK:
+		return op_filesystem(k, o);
 	case OP_ROOT:
 		return op_root(k, o);
 	case OP_MKDIR:
@@ -437,8 +351,6 @@ int op_mount(struct keeper *k, const struct op *o)
 		return set_attributes(k->slots[o->a], MOUNT_ATTR_RDONLY, 0) < 0 ? -errno : 0;
 	case OP_PIVOT:
 		return op_pivot(k);
-	case OP_LOOPBACK:
-		return k->ahead.loopback ? 0 : op_loopback();
 	case OP_PIDMAX:
 		return op_pidmax(o);
 	}
