@@ -35,7 +35,8 @@ STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
 
 run: build
 	@printf 'make: running confined: %s\n' '$(quoted)' >&2
-	@$(BIN)/sbx run -- sh -c '$(quoted)'
+	@$(BIN)/sbx run -- sh -c '$(quoted)' || { code=$$?; echo "make: error: the command ended with status $$code" >&2; exit $$code; }
+	@echo 'make: done' >&2
 
 build: setup modules
 	@mkdir -p $(BIN)

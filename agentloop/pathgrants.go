@@ -81,8 +81,10 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 	default:
 		return a, false, grantError(g, missingHint(access), errors.New("no such file or directory"))
 	}
-	if a.path == "/" && access == exec.ReadWrite {
-		b.warn("%s makes the whole file system writable", g.Path)
+	if access == exec.ReadWrite && a.path == "/" {
+		// Nothing takes /proc and /sys out of it where there is no mount view.
+		return a, false, grantError(g, "grant the directories that are to be written one by one",
+			errors.New("the root as a whole holds the kernel's knobs and other processes, which are never writable"))
 	}
 	if access == exec.ReadWrite && (within(a.path, "/proc") || a.path == "/sys") {
 		// Root owns the kernel's knobs, and needs no capability to write core_pattern.

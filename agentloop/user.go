@@ -125,8 +125,11 @@ func chooseIdentity(spec string, c Caller, ws node) (identity, error) {
 		return self.named(), nil
 	}
 	if c.UID != 0 {
-		return identity{}, &GrantError{Entry: "user " + spec, Hint: "only root can run a command as another user",
-			Err: fmt.Errorf("uid %d cannot become uid %d", c.UID, uid)}
+		denied := fmt.Errorf("uid %d cannot become uid %d", c.UID, uid)
+		if uid == c.UID {
+			denied = fmt.Errorf("uid %d with group %d cannot take group %d", uid, c.GID, gid)
+		}
+		return identity{}, &GrantError{Entry: "user " + spec, Hint: "only root can run a command as another user or group", Err: denied}
 	}
 	id := otherIdentity(uid, gid, uid)
 	id.note = "runs as " + id.String()

@@ -164,6 +164,9 @@ func (l *launch) describe() {
 	if l.pidNS {
 		part("processes", "pid namespace")
 	} else {
+		if l.uid() == 0 {
+			gap("kernel files", "/proc is granted as a whole, and root's files in it need no capability to be read", "their modes; as another user (--user) none of them opens")
+		}
 		gap("process list", "no pid namespace", "names of other processes can be read in /proc; signals and tracing are refused")
 		if l.runner.host.Scoped {
 			part("end of the tree", "landlock signal scope and subreaper")

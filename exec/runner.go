@@ -377,6 +377,8 @@ func (l *launch) explain(err error) error {
 		out.Err = fmt.Errorf("%s: %w", e.Detail, e.Err)
 	}
 	switch {
+	case e.Stage == "plan" && e.Detail == "":
+		out.Hint = "too many paths: grant, hide or protect a directory above several of them"
 	case e.Stage == "exec":
 		out.Err = fmt.Errorf("%s: %w", l.spec.Path, e.Err)
 		if errors.Is(e.Err, unix.EACCES) {

@@ -64,7 +64,7 @@ func processVectors() []vector {
 		}
 	}
 	seen := []gap{{tier: "base", part: "process list"}}
-	return append(list,
+	return append(append(list, keeperVectors()...),
 		vector{name: "process seen in proc", reached: leaks, setup: victim, honest: ownProcesses, open: seen,
 			attack: func(p places) error { return show(fmt.Sprintf("/proc/%d/cmdline", p.victim())) }},
 		vector{name: "process seen by its number", reached: printed("it exists"), setup: victim, honest: ownProcesses, open: seen,

@@ -10,7 +10,7 @@ import (
 // vectors are all of them, section by section of docs/confinement.md.
 func vectors() []vector {
 	return slices.Concat(
-		readVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
+		readVectors(), kernelFileVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
 		execVectors(), environmentVectors(),
 		netVectors(), netListVectors(), unixVectors(), processVectors(), kernelVectors(), tableVectors(),
 		limitVectors(),

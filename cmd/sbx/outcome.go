@@ -90,7 +90,30 @@ func withheldKinds(names []string, verbose bool) string {
 			secrets++
 		}
 	}
-	return fmt.Sprintf("variables withheld: %d that look like secrets, %d others", secrets, len(names)-secrets)
+	var kinds []string
+	switch others := len(names) - secrets; {
+	case secrets == 0:
+		kinds = append(kinds, fmt.Sprint(others))
+	case others > 0:
+		kinds = append(kinds, looking(secrets), counted(others, "other"))
+	default:
+		kinds = append(kinds, looking(secrets))
+	}
+	return "variables withheld: " + strings.Join(kinds, ", ")
+}
+
+func looking(secrets int) string {
+	if secrets == 1 {
+		return "1 that looks like a secret"
+	}
+	return fmt.Sprintf("%d that look like secrets", secrets)
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // looksSecret is for the wording of a message only; what is withheld was

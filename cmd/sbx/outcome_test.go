@@ -44,9 +44,9 @@ func TestWithheldKinds(t *testing.T) {
 		want    string
 	}{
 		{nil, false, "no variables withheld"},
-		{[]string{"AWS_SECRET_ACCESS_KEY"}, false, "variables withheld: 1 that look like secrets, 0 others"},
-		{[]string{"FOO", "BAR"}, false, "variables withheld: 0 that look like secrets, 2 others"},
-		{[]string{"GH_TOKEN", "FOO"}, false, "variables withheld: 1 that look like secrets, 1 others"},
+		{[]string{"AWS_SECRET_ACCESS_KEY"}, false, "variables withheld: 1 that looks like a secret"},
+		{[]string{"FOO", "BAR"}, false, "variables withheld: 2"},
+		{[]string{"GH_TOKEN", "FOO"}, false, "variables withheld: 1 that looks like a secret, 1 other"},
 		{[]string{"GH_TOKEN", "FOO"}, true, "withheld variables: FOO GH_TOKEN"},
 	} {
 		if got := withheldKinds(tt.names, tt.verbose); got != tt.want {

@@ -27,6 +27,9 @@ func runCommand(p *program) *cli.Command {
 		Description: "Runs COMMAND so that it can write the workspace and a private home and temporary\n" +
 			"directory, read the system's programs, and reach nothing else: no network, no other\n" +
 			"process, no secret of yours. Flags after COMMAND belong to COMMAND.\n\n" +
+			"A variable stands for a flag that is not given, as SANDBOXD_FILE_SIZE=1GiB does for\n" +
+			"--file-size: those of timeout, memory, pids, cpu, file-size, output-limit, syscalls,\n" +
+			"user, tier and net, and with 1 or 0 no-exec-write, best-effort, quiet and verbose.\n\n" +
 			"Exits with the command's status; 124 out of time, 125 the sandbox could not be set up\n" +
 			"or sbx was misused, 126 refused or not executable, 127 not found.",
 		ArgsUsage: "COMMAND [ARG...]",
@@ -41,7 +44,13 @@ func (p *program) runArgv(ctx context.Context, flags flagValues, argv []string) 
 	if err != nil {
 		return err
 	}
+	if flags, err = withVariables(flags, p.environ); err != nil {
+		return err
+	}
 	o, err := parseRun(flags, argv, cwd)
+	if v, ok := flags.(variables); ok && err != nil {
+		err = v.blame(err)
+	}
 	if err != nil {
 		return err
 	}
