@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sandboxd/agentloop"
 )
 
@@ -78,14 +80,35 @@ func (r *Reader) checkVersion(ctx context.Context) error {
 	return nil
 }
 
+// checkOurs refuses the database of another program before anything is opened for
+// writing, which would change its header. An empty file is ours.
+func (r *Reader) checkOurs(ctx context.Context) error {
+	db, err := r.pool()
+	if err != nil {
+		return err
+	}
+	var app, objects int64
+	err = db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+		(SELECT count(*) FROM sqlite_schema)`).Scan(&app, &objects)
+	if err == nil && objects > 0 && app != applicationID {
+		err = fmt.Errorf("%w: %s is a database of another program", ErrDamaged, r.path)
+	}
+	return err
+}
+
 // pool returns the connections for reading.
 func (r *Reader) pool() (*sql.DB, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.db == nil {
-		db, err := sql.Open(driverName, dsn(r.path, "ro", []string{
+		name := dsn(r.path, "ro", []string{
 			"busy_timeout(2000)", "query_only(1)", "temp_store(2)", "cache_size(-2048)", "trusted_schema(0)", "cell_size_check(1)",
-		}))
+		})
+		if onReadOnlyDisk(r.path) {
+			// SQLite makes files beside a database with a WAL even to read it.
+			name += "&immutable=1"
+		}
+		db, err := sql.Open(driverName, name)
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +118,17 @@ func (r *Reader) pool() (*sql.DB, error) {
 		r.db = db
 	}
 	return r.db, nil
+}
+
+// onReadOnlyDisk says whether the database stands complete on a file system where
+// nothing changes: a WAL would hold rows that an immutable reader does not see.
+func onReadOnlyDisk(path string) bool {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil || fs.Flags&unix.ST_RDONLY == 0 {
+		return false
+	}
+	st, err := os.Lstat(walPath(path))
+	return errors.Is(err, os.ErrNotExist) || err == nil && st.Size() == 0
 }
 
 // Close ends the Reader. That of a Store is closed with the Store.

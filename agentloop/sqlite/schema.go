@@ -78,16 +78,12 @@ var migrations = [schemaVersion][]string{{
 // migrate brings the database to this program's schema, each step in one
 // transaction. A newer one is refused with [ErrNewer].
 func migrate(ctx context.Context, conn *sql.Conn, path string) error {
-	var version, app, objects int64
-	if err := conn.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version),
-		(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_schema)`).Scan(&version, &app, &objects); err != nil {
+	var version int64
+	if err := conn.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
 		return err
 	}
-	switch {
-	case version > schemaVersion:
+	if version > schemaVersion {
 		return fmt.Errorf("%w: %s has schema %d, this one knows up to %d", ErrNewer, path, version, schemaVersion)
-	case objects > 0 && app != applicationID:
-		return fmt.Errorf("%w: %s is a database of another program", ErrDamaged, path)
 	}
 	for v := version; v < schemaVersion; v++ {
 		if err := migrateStep(ctx, conn, v); err != nil {

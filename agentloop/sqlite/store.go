@@ -140,6 +140,9 @@ func (s *Store) open(path string) error {
 		return err
 	}
 	s.Reader = newReader(path)
+	if err := s.checkOurs(context.Background()); err != nil {
+		return explainOpen(path, err)
+	}
 	if err := s.connect(context.Background()); err != nil {
 		return explainOpen(path, err)
 	}
@@ -186,6 +189,9 @@ func (s *Store) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.file != (identity{}) && id != s.file {
+		return errReplaced(path)
+	}
 	db, err := sql.Open(driverName, dsn(path, "rw", writerPragmas(s.o.LockWait)))
 	if err != nil {
 		return err
@@ -201,6 +207,12 @@ func (s *Store) connect(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// errReplaced is about a file that is not the one that was opened. SQLite must not
+// touch it: it would get a schema, or the WAL of the other.
+func errReplaced(path string) error {
+	return fmt.Errorf("%w: %s was replaced by another file; put it back, or restart", ErrDamaged, path)
 }
 
 func (s *Store) prepareConn(ctx context.Context) error {

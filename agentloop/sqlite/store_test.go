@@ -238,8 +238,3 @@ func TestClosedStoreRefuses(t *testing.T) {
 	defer func() { _ = r.Close() }()
 	mustVerify(t, r, written)
 }
-
-func playRole(role string, args []string) int {
-	_, _ = role, args
-	return 2
-}

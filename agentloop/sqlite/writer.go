@@ -225,7 +225,7 @@ func (s *Store) ready(ctx context.Context) error {
 		return err
 	}
 	if id != s.file {
-		return fmt.Errorf("%w: %s was replaced by another file", ErrDamaged, s.health.Path)
+		return errReplaced(s.health.Path)
 	}
 	return nil
 }
