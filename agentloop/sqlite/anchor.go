@@ -53,7 +53,7 @@ func parseAnchor(line string) (anchorLine, bool) {
 type anchors struct {
 	path  string
 	file  *os.File
-	last  int64 // the Seq of the last line that was written
+	last  int64 // the highest Seq that was written
 	wrote time.Time
 	// torn says that the file may end in the middle of a line.
 	torn bool
@@ -100,7 +100,7 @@ func (a *anchors) readTail() error {
 	}
 	a.torn = torn
 	for _, l := range lines {
-		a.last, a.wrote = l.Seq, l.Time
+		a.last, a.wrote = max(a.last, l.Seq), l.Time
 	}
 	return nil
 }
@@ -119,7 +119,9 @@ func (a *anchors) add(l anchorLine) error {
 	if err := a.file.Sync(); err != nil {
 		return err
 	}
-	a.last, a.wrote = l.Seq, time.Now()
+	if l.Seq >= a.last { // a cut is behind the head
+		a.last, a.wrote = l.Seq, time.Now()
+	}
 	return nil
 }
 

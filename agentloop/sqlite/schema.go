@@ -60,9 +60,6 @@ var migrations = [schemaVersion][]string{{
 	`CREATE VIRTUAL TABLE agent_audit_text USING fts5(args, output_preview, reason,
 		content='agent_audit_log', content_rowid='seq')`,
 	`INSERT INTO agent_audit_text(agent_audit_text, rank) VALUES ('secure-delete', 1)`,
-	`CREATE TRIGGER agent_audit_text_remove AFTER DELETE ON agent_audit_log
-	BEGIN INSERT INTO agent_audit_text(agent_audit_text, rowid, args, output_preview, reason)
-		VALUES ('delete', OLD.seq, OLD.args, OLD.output_preview, OLD.reason); END`,
 	`CREATE TABLE sessions (id TEXT PRIMARY KEY, uid INTEGER NOT NULL, created TEXT NOT NULL, state TEXT NOT NULL) STRICT`,
 	`CREATE TABLE questions (
 		id TEXT PRIMARY KEY,

@@ -31,8 +31,8 @@ type Options struct {
 	// is called by the writer, which waits for it.
 	OnAnchor func(agentloop.AuditAnchor)
 	// OnProblem gets what no caller is told: an anchor that could not be written,
-	// a retention that failed, a head that another program changed. It is called
-	// as OnAnchor.
+	// a retention that failed, a head that another program changed. It must not
+	// call the Store, and may be called by two goroutines at once.
 	OnProblem func(error)
 	// Retention is applied when the store is opened and every hour. The zero value
 	// keeps everything.
@@ -66,6 +66,7 @@ type Store struct {
 	closing chan struct{}
 	closed  chan struct{}
 	once    sync.Once
+	keeper  sync.WaitGroup // applies the retention
 
 	// What follows belongs to the writer.
 	db      *sql.DB
@@ -127,6 +128,9 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("audit log: %w", err), s.release())
 	}
 	go s.write()
+	if s.o.Retention.set() {
+		s.keeper.Go(s.keepRetaining)
+	}
 	return s, nil
 }
 
@@ -319,6 +323,7 @@ func (s *Store) Health() Health {
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.closing) })
 	<-s.closed
+	s.keeper.Wait()
 	return s.release()
 }
 

@@ -94,12 +94,7 @@ func (s *Store) write() {
 	defer close(s.closed)
 	tick := time.NewTicker(min(s.o.AnchorEvery, time.Hour))
 	defer tick.Stop()
-	var retained time.Time
 	for {
-		if s.o.Retention.set() && time.Since(retained) >= time.Hour {
-			retained = time.Now()
-			s.retainInWriter()
-		}
 		select {
 		case o := <-s.ops:
 			s.batch(o)
@@ -257,7 +252,6 @@ func (s *Store) anchorCut(cut head) {
 	l := s.anchorLine(anchorCut)
 	l.Seq, l.Hash = cut.seq, cut.hash
 	s.addAnchor(l, s.anchors.keepFrom)
-	s.addAnchor(s.anchorLine(anchorHead), s.anchors.add)
 }
 
 func (s *Store) addAnchor(l anchorLine, add func(anchorLine) error) {
