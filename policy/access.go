@@ -48,6 +48,10 @@ const (
 	discard // /dev/null and the like: nothing is kept
 )
 
+// maxPath is the length in bytes of the longest path that the kernel takes
+// (PATH_MAX, path_resolution(7)).
+const maxPath = 4096
+
 // maxLocated bounds the different paths of one script that are looked up. What
 // is beyond is not known, so that it asks.
 const maxLocated = 5000
@@ -193,6 +197,10 @@ func (e *Engine) access(verb effectVerb, p, dir string, command int) access {
 
 // locate resolves an absolute path, names its zone and whether it is protected.
 func (e *Engine) locate(a *access, full string, noFollow, inScript bool) {
+	if len(full) > maxPath {
+		a.err = "longer than any path"
+		return
+	}
 	a.given = filepath.Clean(full)
 	if e.cfg.Strict && !inScript {
 		if err := policypath.CheckWindowsName(a.raw); err != nil {

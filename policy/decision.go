@@ -2,7 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"sandboxd/policy/bash"
 )
@@ -93,7 +95,31 @@ func list(s []string) []string {
 // unknownMark stands for text that is known at run time only.
 const unknownMark = "…"
 
-func readable(s string) string { return strings.ReplaceAll(s, bash.Hole, unknownMark) }
+// Bounds in bytes of what a decision repeats of the call that it is about. Rules
+// and checks see all of it.
+const (
+	maxShownText = 300      // in a reason
+	maxShownWord = 16 << 10 // a word of a command
+	maxShown     = 1 << 20  // all words of all commands; those beyond are shown as in a reason
+)
+
+// readable is text of a call as a reason shows it.
+func readable(s string) string {
+	return shorten(strings.ReplaceAll(s, bash.Hole, unknownMark), maxShownText)
+}
+
+// shorten cuts s to at most limit bytes and says how long it was.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	note := fmt.Sprintf("... (%d bytes)", len(s))
+	cut := max(limit-len(note), 0)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + note
+}
 
 // describe fills the lists of a decision from the facts.
 func (d *Decision) describe(f *facts) {
@@ -109,7 +135,7 @@ func (d *Decision) describe(f *facts) {
 		a := &f.accesses[i]
 		p := a.real
 		if p == "" {
-			p = readable(a.raw)
+			p = strings.ReplaceAll(shorten(a.raw, maxShownWord), bash.Hole, unknownMark)
 		}
 		if a.verb == effectRead {
 			add(&d.Reads, "r", p)

@@ -11,6 +11,9 @@ import (
 // ([Decision.Env]); where more than that would start, the command is not among
 // those that only read.
 
+// maxGitPlaces bounds the directories of one script whose repositories are read.
+const maxGitPlaces = 500
+
 // gitCommand reports a git command that the analyser takes for reading only.
 func (v *commandView) gitCommand() bool { return v.base == "git" && v.cmd.ReadOnly }
 
@@ -72,6 +75,9 @@ func (r *run) gitHidden(v *commandView) string {
 	key := real + "\x00" + v.gitSub()
 	starts, ok := r.gitStarts[key]
 	if !ok {
+		if len(r.gitStarts) >= maxGitPlaces {
+			return "git in more repositories than are looked at"
+		}
 		starts = gitStartsIn(real, v.gitSub())
 		if r.gitStarts == nil {
 			r.gitStarts = map[string]gitStarts{}

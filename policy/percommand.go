@@ -52,6 +52,7 @@ func (r *run) commandDecisions() []CommandDecision {
 			byCommand[p.index] = r.verdicts[i]
 		}
 	}
+	left := maxShown
 	for i := range r.facts.commands {
 		c := r.facts.commands[i].cmd
 		if len(c.Argv) == 0 {
@@ -59,7 +60,8 @@ func (r *run) commandDecisions() []CommandDecision {
 		}
 		argv := make([]string, len(c.Argv))
 		for j, w := range c.Argv {
-			argv[j] = strings.ReplaceAll(w.Text, bash.Hole, unknownMark)
+			argv[j] = shorten(strings.ReplaceAll(w.Text, bash.Hole, unknownMark), max(min(maxShownWord, left), maxShownText))
+			left -= len(argv[j])
 		}
 		cd := CommandDecision{Argv: argv, Via: c.Via, Verdict: r.verdict, Reason: r.reason}
 		if pv, ok := byCommand[i]; ok && pv.decided {

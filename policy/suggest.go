@@ -71,6 +71,9 @@ func (r *run) suggest() *Suggestion {
 		if rule == "" {
 			return &Suggestion{Rules: []string{}, Instead: why}
 		}
+		if len(rule) > maxShownWord {
+			return &Suggestion{Rules: []string{}, Instead: "the command is too long for a rule about it"}
+		}
 		s.Rules = appendNew(s.Rules, rule)
 		if also != "" && !strings.Contains(s.AlsoAllows, also) {
 			s.AlsoAllows = strings.TrimPrefix(s.AlsoAllows+"; "+also, "; ")

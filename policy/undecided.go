@@ -302,7 +302,7 @@ func (r *run) defaultStage() {
 		case v == Allow && r.when.mode.row().explicit:
 			r.decidePart(i, Ask, DefaultReason{Text: "no rule allows it"})
 		default:
-			r.decidePart(i, v, DefaultReason{Text: r.whyUndecided(i)})
+			r.decidePart(i, v, DefaultReason{Text: r.whyDefault(i, v)})
 		}
 	}
 }
@@ -325,6 +325,18 @@ func (r *run) contentRules() bool {
 		}
 	}
 	return false
+}
+
+// whyDefault says what the setting default decided about a part.
+func (r *run) whyDefault(i int, v Verdict) string {
+	if v == Allow {
+		return `default = "allow", and no rule or check is against it`
+	}
+	why := r.whyUndecided(i)
+	if v == Deny {
+		return withText(`default = "deny"`, why)
+	}
+	return why
 }
 
 // whyUndecided names what kept a read from being allowed.

@@ -2,6 +2,7 @@ package bash_test
 
 import (
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,16 @@ func TestBounds(t *testing.T) {
 		{"1 MiB of assignments", rep("x=$x$x;", 140_000) + "canary"},
 		{"doubling a variable", "x=aaaaaaaa;" + rep("x=$x$x;", 40) + "echo $x;canary"},
 		{"many variables and forks", manyVars() + "canary"},
+		{"a substitution for each of many variables", numbered("a%d=$(ls);", 60_000) + "canary"},
+		{"a program beside each of many variables", numbered("a%d=x; ls;", 60_000) + "canary"},
+		{"many descriptors", numbered("exec %d>f;", 60_000) + "canary"},
+		{"many functions and forks", numbered("f%d(){ :;};(:);", 40_000) + "canary"},
+		{"many aliases and forks", "shopt -s expand_aliases;" + numbered("alias a%d=x;(:);", 40_000) + "canary"},
+		{"many hashed names and forks", numbered("hash -p x a%d;(:);", 40_000) + "canary"},
+		{"many functions and branches", numbered("if x; then f%d(){ :;}; fi;", 30_000) + "canary"},
+		{"many cases", "case x in " + numbered("a%d) ls;;", 60_000) + " esac; canary"},
+		{"a long directory", "cd " + rep("a/", 150_000) + ";" + numbered("touch b%d;", 60_000) + "canary"},
+		{"a long word, repeated", "x=" + rep("a", 100_000) + ";" + rep("rm $x $x;", 60_000) + "canary"},
 		{"subshells", rep("( ", 1000) + "canary" + rep(")", 1000)},
 		{"subshells, too deep", rep("(", 100_000) + "canary" + rep(")", 100_000)},
 		{"groups", rep("{ ", 1000) + "canary" + rep("; }", 1000)},
@@ -91,6 +102,15 @@ func cpuTime(t testing.TB) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// numbered repeats s with the numbers from 10 on.
+func numbered(s string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.ReplaceAll(s, "%d", strconv.Itoa(i+10)))
+	}
+	return b.String()
 }
 
 func manyVars() string {

@@ -71,9 +71,18 @@ func clean(p string) string {
 	return s
 }
 
+// maxPath is the length in bytes of the longest path that the kernel takes
+// (PATH_MAX, path_resolution(7)). A longer one can only be reached in steps.
+const maxPath = 4096
+
 // resolve follows the symbolic links that are known: those the script made, and
 // those Options.Readlink knows. The last component is followed with last.
 func (a *analyzer) resolve(p string, last bool) string {
+	a.spend(len(p) / 64)
+	if len(p) > maxPath {
+		a.bound("path")
+		return p
+	}
 	if a.links == 0 && a.opts.Readlink == nil {
 		return p
 	}

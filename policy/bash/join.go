@@ -10,6 +10,7 @@ func (a *analyzer) join(s, o *state) {
 	if s.version != o.version {
 		a.joinVariables(s, o)
 	}
+	a.spend((o.size() - len(o.vars)) / 4)
 	for name, fs := range o.funcs {
 		for _, f := range fs {
 			if !slices.Contains(s.funcs[name], f) && len(s.funcs[name]) < maxAlts {

@@ -51,6 +51,7 @@ func (a *analyzer) program(v *invocation) {
 			}
 		}
 	}
+	a.spend(len(v.st.vars) / 16) // they are looked through for what the program obeys
 	defer a.someOutput(v.st, v.argv)()
 	p := findProgram(name)
 	a.cur = a.record(Command{Argv: v.argv, Dir: v.st.dir(), InTable: p != nil, Assigns: a.assignWords(v)})

@@ -20,6 +20,7 @@ func (a *analyzer) redirects(st *state, rs []*syntax.Redirect, cmd int) (done fu
 			fd = r.N.Value
 			if !forked {
 				forked = true
+				a.spend(len(st.fds) / 16)
 				c := make(map[string]*text, len(st.fds)+1)
 				for k, t := range st.fds {
 					c[k] = t

@@ -231,6 +231,11 @@ func (a *analyzer) record(c Command) int {
 		c.Argv = c.Argv[:maxArgs]
 		a.bound("arguments")
 	}
+	n := 0
+	for _, w := range c.Argv {
+		n += len(w.Text)
+	}
+	a.spend(n / 8) // what one word of the script is expanded to is kept for each command
 	for i, w := range c.Argv {
 		if hasHole(w.Text) {
 			c.Argv = slices.Clone(c.Argv)

@@ -78,10 +78,15 @@ type state struct {
 
 // fork returns a copy whose changes do not reach s.
 func (a *analyzer) fork(s *state) *state {
-	a.spend(1)
+	a.spend(1 + s.size()/8) // the copy that a later change makes
 	s.sharedVars, s.sharedFuncs, s.sharedAliases, s.sharedHashed, s.sharedFDs = true, true, true, true, true
 	c := *s
 	return &c
+}
+
+// size is how many names the state holds: the cost of a copy.
+func (s *state) size() int {
+	return len(s.vars) + len(s.funcs) + len(s.aliases) + len(s.hashed) + len(s.fds)
 }
 
 // settle ends a statement: a cd in it may have failed.
