@@ -1,0 +1,156 @@
+package agentloop
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/policy"
+)
+
+// otherWorld is a root daemon's dispatcher with a session of uid 1000, whose
+// files lie in a directory that this user owns.
+func otherWorld(t *testing.T, edit func(*PolicyInForce)) *world {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root serves other users")
+	}
+	const uid = 1000
+	w := newWorld(t, edit, func(w *world) {
+		w.opts.StateDir = w.host.dir("daemon")
+		w.host.UID, w.host.GID, w.host.Groups = uid, uid, []int{uid}
+		for dir := w.host.root; dir != "/tmp"; dir = filepath.Dir(dir) {
+			_ = os.Chmod(dir, 0o755)
+		}
+		err := filepath.WalkDir(w.host.path("home"), func(p string, _ os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(p, uid, uid)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	return w
+}
+
+// TestCallsRunAsTheSessionsUser: uid, gid and groups, and files belong to them.
+func TestCallsRunAsTheSessionsUser(t *testing.T) {
+	w := otherWorld(t, denying())
+	res := w.bash("id -u; id -g; id -G; touch made; touch ~/private; grep -c . /proc/self/status >/dev/null; grep CapEff /proc/self/status")
+	if !strings.HasPrefix(res.Output, "1000\n1000\n1000\n") || !strings.Contains(res.Output, "CapEff:\t0000000000000000") {
+		t.Errorf("%q %s %v", res.Output, res.Error, res.Err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(w.host.path("home/u/w/made"), &st); err != nil || st.Uid != 1000 {
+		t.Errorf("made: %v, uid %d", err, st.Uid)
+	}
+	if res := w.call("file_write", policy.Args{"file_path": "by-tool", "content": "x"}); res.Status != StatusOK {
+		t.Errorf("tool: %s", res.Error)
+	}
+	if err := unix.Stat(w.host.path("home/u/w/by-tool"), &st); err != nil || st.Uid != 1000 {
+		t.Errorf("by the tool: %v, uid %d", err, st.Uid)
+	}
+	big := w.bash("head -c 20000 /dev/zero | tr '\\0' x")
+	if file := big.Exec.Stdout.File; !strings.HasPrefix(file, w.opts.StateDir+"/") {
+		t.Errorf("the whole output is in %q, where the user could put a link", file)
+	}
+}
+
+// TestPeersPathsAreOpenedWithItsRights: what the user cannot reach, the daemon
+// does not reach for it.
+func TestPeersPathsAreOpenedWithItsRights(t *testing.T) {
+	w := otherWorld(t, nil)
+	hidden := w.host.dir("rootonly")
+	secret := w.host.file("rootonly/open/secret", "hush\n", 0o666)
+	_ = os.Chmod(filepath.Dir(secret), 0o777)
+	_ = os.Chmod(hidden, 0o700)
+	link := w.host.path("home/u/w/link")
+	if err := os.Symlink(filepath.Dir(secret), link); err != nil {
+		t.Fatal(err)
+	}
+	w.edit = denying()
+	w.s = w.session()
+	for _, path := range []string{filepath.Dir(secret), secret, link} {
+		for _, access := range []policy.PathAccess{policy.GrantRead, policy.GrantWrite} {
+			c := ToolCall{Call: policy.BashCall("cat "+secret+" "+link+"/secret", ""), Paths: []policy.PathGrant{{Path: path, Access: access, Source: policy.Source{Kind: policy.SourceCLI}}}}
+			if res := w.d.Dispatch(t.Context(), w.s, c); res.Ran || strings.Contains(res.Output, "hush") || res.Error == "" {
+				t.Errorf("%s %s: %v %q", access, path, res.Status, res.Output)
+			}
+		}
+	}
+	for _, r := range []SessionRequest{{Workspace: filepath.Dir(secret)}, {Workspace: link}, {Cwd: filepath.Dir(secret)}} {
+		if _, err := w.m.Create(t.Context(), w.peer(), r); err == nil {
+			t.Errorf("session in %+v", r)
+		}
+	}
+	// The decision cannot be led to look there either: the path is unreadable.
+	defer w.asks.Attach(w.peer(), "t")()
+	if res := w.call("read_file", policy.Args{"file_path": secret}); res.Ran || strings.Contains(res.Output, "hush") {
+		t.Errorf("by the file tool: %v %q", res.Status, res.Output)
+	}
+	// Honest use beside it.
+	own := w.host.file("home/u/lib/data", "mine\n", 0o644)
+	w.edit = denying()
+	w.s = w.session()
+	c := ToolCall{Call: policy.BashCall("cat "+own, ""), Paths: []policy.PathGrant{{Path: filepath.Dir(own), Access: policy.GrantRead, Source: policy.Source{Kind: policy.SourceCLI}}}}
+	if res := w.d.Dispatch(t.Context(), w.s, c); res.Output != "mine\n" {
+		t.Errorf("own: %v %q %s", res.Status, res.Output, res.Error)
+	}
+}
+
+// threadHook reports whose rights the files of its thread have.
+type threadHook struct{ fsuid chan int }
+
+func (threadHook) Name() string            { return "thread" }
+func (threadHook) ContinueOnFailure() bool { return false }
+
+func (h threadHook) PreToolUse(context.Context, policy.Call) (policy.HookResult, error) {
+	none := ^uintptr(0)
+	now, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, none, 0, 0)
+	h.fsuid <- int(now)
+	return policy.HookResult{Action: policy.HookContinue}, nil
+}
+
+// TestHooksDoNotRunOnTheUsersThread: a process started from a thread with half of
+// the user's rights would be neither root's nor the user's.
+func TestHooksDoNotRunOnTheUsersThread(t *testing.T) {
+	h := threadHook{make(chan int, 1)}
+	w := otherWorld(t, nil)
+	s := newSession("s", w.peer(), SessionRequest{}, sessionParts{confinement: policy.FullyConfined, now: w.d.o.Now})
+	err := s.install(PolicyInForce{Config: policy.Config{Workspace: w.s.Workspace(), Default: policy.Allow, Hooks: []policy.Hook{ownThreadHook{h}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.decide(t.Context(), ToolCall{Call: policy.BashCall("true", "")}, true)
+	if uid := <-h.fsuid; uid != 0 {
+		t.Errorf("the hook ran with the file rights of uid %d", uid)
+	}
+	var uid int
+	if err := s.asUser(func() {
+		now, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0)
+		uid = int(now)
+	}); err != nil || uid != 1000 {
+		t.Errorf("files are looked at as uid %d, %v", uid, err)
+	}
+}
+
+// TestForeignGuardJournalIsNotTrusted: the user cannot make root undo something.
+func TestForeignGuardJournalIsNotTrusted(t *testing.T) {
+	w := otherWorld(t, denying())
+	if dir := w.d.stateDir(w.s); dir != w.opts.StateDir {
+		t.Errorf("journals of root's guard are in %q", dir)
+	}
+	res := w.unread("mkdir -p .git/hooks && printf '#!/bin/sh\\nid\\n' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit")
+	if len(res.Detected) == 0 {
+		t.Errorf("nothing detected: %+v %s", res.Status, res.Output)
+	}
+	if _, err := os.Stat(w.host.path("home/u/w/.git/hooks/pre-commit")); err == nil {
+		t.Error("the hook is still there")
+	}
+}
