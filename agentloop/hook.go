@@ -110,6 +110,8 @@ type HookEvent struct {
 	StopHookActive bool
 	// Generation is that of the policy which decided the call.
 	Generation int64
+
+	session *Session // nil outside of a session
 }
 
 // HookAction is what a hook wants. They are ordered: the smallest that a chain

@@ -336,6 +336,15 @@ func TestRedactionHook(t *testing.T) {
 	if res.Output != nil {
 		t.Errorf("an output without a secret became %q", *res.Output)
 	}
+	s := &Session{id: "s", secrets: NewRedactor([]string{"MY_TOKEN=correct-horse-battery"})}
+	res = registry(t, RedactionHook{}).Fire(t.Context(), s, HookEvent{Event: EventPostToolUse, Output: "it is correct-horse-battery"})
+	if res.Output == nil || *res.Output != "it is [secret]" {
+		t.Errorf("a value of the session's variables came through: %v", res.Output)
+	}
+	res = registry(t, RedactionHook{}).Fire(t.Context(), nil, HookEvent{Event: EventPostToolUse, Output: "AKIAABCDEFGHIJKLMNOP"})
+	if res.Output == nil || *res.Output != "[secret]" {
+		t.Errorf("a known form came through: %v", res.Output)
+	}
 	broken := maskerFunc(func(string) string { panic("bug") })
 	res = registry(t, RedactionHook{broken}).Fire(t.Context(), nil, HookEvent{Event: EventPostToolUse, Output: "hunter2"})
 	if res.Output == nil || strings.Contains(*res.Output, "hunter2") {

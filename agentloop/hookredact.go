@@ -8,7 +8,8 @@ type Masker interface {
 }
 
 // RedactionHook masks secrets in what a tool returned, before the model and
-// before any hook after it sees the output.
+// before any hook after it sees the output. Without a Masker it takes that of the
+// session, which knows the values of the client's variables.
 type RedactionHook struct{ Masker Masker }
 
 // withheld stands for an output whose secrets could not be looked for.
@@ -28,7 +29,14 @@ func (h RedactionHook) Handle(_ context.Context, e HookEvent) (out HookOutcome, 
 			out = HookOutcome{Action: HookMutateOutput, Output: &text}
 		}
 	}()
-	text := h.Masker.Mask(e.Output)
+	masker := h.Masker
+	if masker == nil && e.session != nil {
+		masker = e.session.secrets
+	}
+	if masker == nil {
+		masker = &Redactor{}
+	}
+	text := masker.Mask(e.Output)
 	if text == e.Output {
 		return HookOutcome{Action: HookContinue}, nil
 	}

@@ -180,7 +180,7 @@ const hookFailed = "failed"
 
 // complete fills in what session and registry know.
 func (r *HookRegistry) complete(s *Session, e HookEvent, kind hookEvent) HookEvent {
-	e.Event = kind.name
+	e.Event, e.session = kind.name, s
 	if s != nil && e.Session == "" {
 		e.Session = s.ID()
 	}
