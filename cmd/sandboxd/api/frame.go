@@ -34,6 +34,7 @@ const (
 
 	// Both ways.
 	FrameWindow FrameType = 'w' // FrameType of a stream and four bytes: so many more may come
+	FrameClosed FrameType = 'c' // FrameType of a stream that nobody reads any more
 )
 
 // Bounds of frames.
@@ -57,7 +58,7 @@ func frameBound(t FrameType) (int, bool) {
 		return 0, true
 	case FrameResize:
 		return 4, true
-	case FrameSignal:
+	case FrameSignal, FrameClosed:
 		return 1, true
 	case FrameWindow:
 		return 5, true
@@ -125,7 +126,7 @@ func readPayload(r io.Reader, buf []byte, n int) (payload, next []byte, err erro
 // check compares the payload with the type: those of fixed size have it.
 func (f frame) check() error {
 	switch f.kind {
-	case FrameResize, FrameSignal, FrameWindow:
+	case FrameResize, FrameSignal, FrameWindow, FrameClosed:
 		if bound, _ := frameBound(f.kind); len(f.payload) != bound {
 			return fmt.Errorf("%w: %d bytes in a frame of type %q, which holds %d", errFrame, len(f.payload), f.kind, bound)
 		}

@@ -1,0 +1,176 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// keeperName is the first word of the command line of a run's keeper, see package
+// exec/child.
+const keeperName = "sbx-keeper"
+
+// runCgroup is how the control groups of runs begin, see package exec.
+const runCgroup = "/sandboxd-"
+
+// process is what /proc says to everybody about one process.
+type process struct {
+	parent  int
+	nesting int // pid namespaces below that of this /proc
+	bound   bool
+	filters int // seccomp filters
+	keeper  bool
+	cgroup  bool // in the control group of a run
+}
+
+// judge tells peers outside of runs from those inside. It is safe for concurrent
+// use.
+type judge struct {
+	self process
+	// above are the daemon and its ancestors: what holds them holds everybody here.
+	above map[int]bool
+}
+
+// newJudge looks at the daemon itself.
+func newJudge() (*judge, error) {
+	self, err := readProcess(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("the daemon needs /proc, to tell who connects: %w", err)
+	}
+	j := &judge{self: self, above: map[int]bool{}}
+	for pid := os.Getpid(); pid > 0 && !j.above[pid]; {
+		j.above[pid] = true
+		p, err := readProcess(pid)
+		if err != nil {
+			break
+		}
+		pid = p.parent
+	}
+	return j, nil
+}
+
+// confined says why a process counts as part of a run, or "" when it is certain
+// that it is not. A run has no way out of any of these marks:
+//
+//   - a pid namespace of its own: its members stand in it for good;
+//   - the keeper: without a pid namespace it is the subreaper, so that each
+//     process of the run has it among its ancestors, however often it forks;
+//   - the control group: the run cannot write to those files;
+//   - a filter of system calls and no_new_privs, which are inherited. A service
+//     that confines itself has these too; it is refused, since it cannot be told
+//     from a run whose keeper was killed a moment ago.
+//
+// What cannot be read is refused.
+func (j *judge) confined(cred credentials) string {
+	if cred.PID <= 0 {
+		return "its process cannot be seen from here: it is in a container or another namespace"
+	}
+	var why string
+	for range looks {
+		var known bool
+		if why, known = j.walkUp(cred.PID); known {
+			break
+		}
+	}
+	if why == "" && !cred.alive() {
+		return "its process has ended, so that nothing is known about it"
+	}
+	return why
+}
+
+const (
+	// looks is how often the ancestors are read: one that ends meanwhile hands its
+	// children on.
+	looks = 3
+	// maxAncestors bounds the walk. A chain that is longer is in doubt.
+	maxAncestors = 512
+)
+
+// walkUp reads the process and its ancestors. known is false when one of them
+// could not be read.
+func (j *judge) walkUp(pid int) (why string, known bool) {
+	for range maxAncestors {
+		if j.above[pid] {
+			return "", true
+		}
+		p, err := readProcess(pid)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("process %d cannot be looked at: %v", pid, err), false
+		case p.keeper:
+			return "it was started by a confined command", true
+		case p.nesting > j.self.nesting:
+			return "it is in a pid namespace of its own, as confined commands and containers are", true
+		case p.cgroup && !j.self.cgroup:
+			return "it is in the control group of a run", true
+		case p.bound && p.filters > j.self.filters:
+			return "it is held by a filter of system calls, as confined commands are", true
+		case p.parent <= 0:
+			return "", true
+		}
+		pid = p.parent
+	}
+	return fmt.Sprintf("it has more than %d ancestors", maxAncestors), true
+}
+
+// readProcess reads the files that are readable for every user.
+func readProcess(pid int) (process, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	status, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return process{}, err
+	}
+	p, err := parseStatus(status)
+	if err != nil {
+		return p, fmt.Errorf("%s/status: %w", dir, err)
+	}
+	line, err := os.ReadFile(dir + "/cmdline")
+	if err != nil {
+		return p, err
+	}
+	first, _, _ := bytes.Cut(line, []byte{0})
+	p.keeper = string(first) == keeperName
+	groups, err := os.ReadFile(dir + "/cgroup")
+	if err != nil && !os.IsNotExist(err) { // a kernel may have no control groups
+		return p, err
+	}
+	p.cgroup = strings.Contains(string(groups), runCgroup)
+	return p, nil
+}
+
+// parseStatus reads /proc/PID/status, see proc(5). Fields that must be there and
+// are not are an error.
+func parseStatus(text []byte) (process, error) {
+	var p process
+	var err error
+	seen := 0
+	number := func(value string) int {
+		n, failed := strconv.Atoi(value)
+		if failed != nil {
+			err = failed
+		}
+		seen++
+		return n
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch name {
+		case "PPid":
+			p.parent = number(value)
+		case "NSpid":
+			p.nesting = len(strings.Fields(value)) - 1
+			seen++
+		case "NoNewPrivs":
+			p.bound = number(value) != 0
+		case "Seccomp_filters":
+			p.filters = number(value)
+		}
+	}
+	if err == nil && seen != 4 {
+		err = fmt.Errorf("%d of 4 fields are there", seen)
+	}
+	return p, err
+}
