@@ -37,7 +37,7 @@ var plan = map[string]room{
 	"agentloop/tools":        {imports: []string{"agentloop", "policy", "policy/path", "exec"}, owns: []string{mcpSDK}},
 	"agentloop/provider":     {imports: []string{"agentloop"}},
 	"agentloop/sqlite":       {imports: []string{"agentloop", "policy"}, owns: []string{"database/sql", sqlDriver}},
-	"cmd/sandboxd/api":       {imports: []string{"agentloop", "policy"}},
+	"cmd/sandboxd/api":       {imports: []string{"agentloop", "policy", "exec"}}, // exec: for the words of a result
 	"cmd/sandboxd/mcp":       {imports: []string{"agentloop", "policy"}, owns: []string{mcpSDK}},
 	"cmd/sandboxd/dashboard": {},
 	"cmd/sandboxd":           {imports: []string{"*"}, owns: []string{cliLib}},

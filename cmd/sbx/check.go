@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/policy"
 	"sandboxd/policy/settings"
 )
@@ -188,47 +189,12 @@ func decisionText(d policy.Decision, title string, e *settings.Effective) string
 		}
 	}
 	if d.Verdict != policy.Allow {
-		line("to allow: %s", remedy(d))
+		line("to allow: %s", api.Remedy(d))
 	}
 	for _, n := range e.Ignored {
 		line("ignored: %s", n)
 	}
 	return b.String()
-}
-
-// remedy says what would allow the call.
-func remedy(d policy.Decision) string {
-	if d.Suggest != nil {
-		if text, ok := suggestion(d.Suggest); ok {
-			return text
-		}
-	}
-	if r, ok := d.Reason.(policy.RuleReason); ok {
-		if r.Kind == policy.DenyRule {
-			return "narrow that rule; no flag or mode overrides a deny"
-		}
-		return "answer the question when it is asked, or narrow that rule"
-	}
-	if d.Verdict == policy.Ask {
-		return "answer the question when it is asked; no rule lifts it"
-	}
-	return "nothing in a policy does"
-}
-
-// suggestion is what package policy proposes, as a command to type.
-func suggestion(s *policy.Suggestion) (string, bool) {
-	if len(s.Rules) == 0 {
-		return s.Instead, s.Instead != ""
-	}
-	var words []string
-	for _, r := range s.Rules {
-		words = append(words, policy.QuoteWord(r))
-	}
-	out := "sbx permissions add allow " + strings.Join(words, " ")
-	if s.AlsoAllows != "" {
-		out += " (also allows " + s.AlsoAllows + ")"
-	}
-	return out, true
 }
 
 // shortLine keeps a line readable.

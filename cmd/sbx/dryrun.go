@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/exec"
 )
 
@@ -65,7 +66,7 @@ func (j *job) planObject(enforced exec.Enforced) planObject {
 	o := planObject{
 		Version: 1, DryRun: true, Argv: s.Argv, Program: s.Path, Directory: s.Dir, Workspace: j.plan.Workspace,
 		UID: os.Geteuid(), GID: os.Getegid(), Network: "none", Env: names(s.Env), Withheld: list(slices.Sorted(slices.Values(j.plan.WithheldEnv))),
-		Syscalls: enforced.Seccomp, Limits: planLimits(s.Limits), Enforced: newResultObject(exec.Result{Enforced: enforced}, nil).Enforced,
+		Syscalls: enforced.Seccomp, Limits: planLimits(s.Limits), Enforced: api.NewResult(exec.Result{Enforced: enforced}, nil).Enforced,
 		Warnings: list(slices.Concat(j.plan.Warnings, j.stateWarnings)),
 	}
 	if s.User != nil {

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"sandboxd/cmd/sandboxd/api"
 )
 
 // Exit codes of sbx, as users of env(1) and timeout(1) expect. A command that
 // ran gives its own code, or 128+n when signal n ended it.
 const (
-	exitTimeout  = 124 // it ran out of time
-	exitSandbox  = 125 // could not be set up, or sbx was misused; nothing ran
-	exitRefused  = 126 // refused by policy, or found but not executable; nothing ran
-	exitNotFound = 127 // not found; nothing ran
+	exitTimeout  = api.ExitTimeout  // it ran out of time
+	exitSandbox  = api.ExitSandbox  // could not be set up, or sbx was misused; nothing ran
+	exitRefused  = api.ExitRefused  // refused by policy, or found but not executable; nothing ran
+	exitNotFound = api.ExitNotFound // not found; nothing ran
 )
 
 // failure is an error with what a person needs: the stage that failed and what

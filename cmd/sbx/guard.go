@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
 )
 
 // maxDetectedLines bounds how many findings are printed; the object has all.
 const maxDetectedLines = 10
 
 func guardHint(err error) string {
-	if hint := diskHint(err); hint != "" {
+	if hint := api.DiskHint(err); hint != "" {
 		return hint
 	}
 	return "--best-effort runs without looking at them afterwards"

@@ -10,19 +10,6 @@ import (
 	"sandboxd/exec"
 )
 
-// status is the exit status of sbx for a run.
-func status(res exec.Result) int {
-	switch res.Outcome {
-	case exec.TimedOut:
-		return exitTimeout
-	case exec.Refused:
-		return exitRefused
-	case exec.NotSetUp:
-		return exitSandbox
-	}
-	return res.ExitCode
-}
-
 // explainOutcome is the one line about a command that failed: how it ended, what
 // confined it and what kinds of variables it did not get. It says what held the
 // command, not that this was the reason: sbx cannot know what was denied.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/exec"
 )
 
@@ -31,7 +32,7 @@ func TestOutcomeLine(t *testing.T) {
 		if got := explainOutcome(tt.res, "make", tt.l, confined); got != tt.want {
 			t.Errorf("%s: explainOutcome = %q, want %q", tt.name, got, tt.want)
 		}
-		if got := status(tt.res); got != tt.code {
+		if got := api.ExitStatus(tt.res); got != tt.code {
 			t.Errorf("%s: status = %d, want %d", tt.name, got, tt.code)
 		}
 	}

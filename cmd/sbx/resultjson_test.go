@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/exec"
 )
 
@@ -57,7 +58,7 @@ func jsonFields(t reflect.Type) []string {
 }
 
 func TestResultObject(t *testing.T) {
-	object := newResultObject(exec.Result{
+	object := api.NewResult(exec.Result{
 		Outcome: exec.Exited, ExitCode: 1, Elapsed: 1500 * time.Microsecond, CPU: time.Microsecond,
 		Stdout: exec.Stream{Bytes: 3, Kept: 3, Text: "<a>"},
 	}, []string{"x"})
@@ -71,7 +72,7 @@ func TestResultObject(t *testing.T) {
 			t.Errorf("object %s lacks %s", text, want)
 		}
 	}
-	text, err = marshal(object.withoutOutput())
+	text, err = marshal(object.WithoutOutput())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/exec"
 	"sandboxd/policy"
 )
@@ -182,8 +183,8 @@ func (j *job) finish(out outcome) error {
 		j.explain(res, warnings)
 	}
 	j.printDetected(out.detected) // also with --quiet: it is about the workspace
-	object := newResultObject(res, j.o.argv)
-	object.ExitCode = status(res)
+	object := api.NewResult(res, j.o.argv)
+	object.ExitCode = api.ExitStatus(res)
 	object.Workspace = j.plan.Workspace
 	object.Withheld = list(j.plan.WithheldEnv)
 	object.Warnings = list(warnings)
@@ -191,7 +192,7 @@ func (j *job) finish(out outcome) error {
 	if err := j.answer(object); err != nil {
 		return err
 	}
-	if code := status(res); code != 0 {
+	if code := api.ExitStatus(res); code != 0 {
 		return exitStatus(code)
 	}
 	if lost := res.Stdout.Lost; lost != nil {
@@ -227,7 +228,7 @@ func (j *job) refused(err error) error {
 	if _, ok := errors.AsType[*refusal](err); ok {
 		outcome = exec.Refused
 	}
-	object := newResultObject(exec.Result{Outcome: outcome, ExitCode: f.code, UID: os.Geteuid(), GID: os.Getegid()}, j.o.argv)
+	object := api.NewResult(exec.Result{Outcome: outcome, ExitCode: f.code, UID: os.Geteuid(), GID: os.Getegid()}, j.o.argv)
 	object.Workspace = j.plan.Workspace
 	object.Error = &errorObject{Stage: f.stage, Message: f.err.Error(), Hint: f.hint}
 	if err := j.answer(object); err != nil {
@@ -240,7 +241,7 @@ func (j *job) refused(err error) error {
 func (j *job) answer(object resultObject) error {
 	if j.o.statusFD >= 0 {
 		f := os.NewFile(uintptr(j.o.statusFD), fmt.Sprintf("descriptor %d", j.o.statusFD))
-		text, err := marshal(object.withoutOutput())
+		text, err := marshal(object.WithoutOutput())
 		if err == nil {
 			_, err = f.Write(text)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/policy"
 	"sandboxd/policy/settings"
 )
@@ -47,7 +48,7 @@ func (j *job) loadPolicy(c agentloop.Caller) (agentloop.PolicyInForce, error) {
 
 // denied says why a command does not run, and what would let it.
 func (j *job) denied(d policy.Decision) error {
-	toAllow := remedy(d)
+	toAllow := api.Remedy(d)
 	if _, ok := d.Reason.(policy.HeadlessReason); ok {
 		toAllow = "run it from a terminal and answer, or narrow that rule"
 	}

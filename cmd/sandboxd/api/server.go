@@ -23,7 +23,7 @@ type Options struct {
 	Asks       *agentloop.AskQueue
 	// Audit answers queries about the audit log. Nil: the routes say that none is
 	// kept.
-	Audit AuditReader
+	Audit agentloop.AuditReader
 	// Metrics serves GET /metrics. Nil: the route says that there are none.
 	Metrics http.Handler
 	// JobsDir keeps the logs of jobs. Empty: jobs are refused.
@@ -152,6 +152,12 @@ func (s *Server) begin() (end func(), err error) {
 	}
 	s.calls.Add(1)
 	return s.calls.Done, nil
+}
+
+// extend counts a call that outlives its request, which counts already.
+func (s *Server) extend() (end func()) {
+	s.calls.Add(1)
+	return s.calls.Done
 }
 
 // peerKey finds the peer of a request.

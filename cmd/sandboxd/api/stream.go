@@ -17,7 +17,7 @@ import (
 // its own, so that a reader who is slow with one holds up neither the others nor
 // signals. It is safe for concurrent use.
 type stream struct {
-	conn net.Conn
+	conn io.ReadWriteCloser
 	in   io.Reader // what was read ahead before the upgrade, then conn
 
 	writing sync.Mutex
@@ -28,7 +28,7 @@ type stream struct {
 
 // newStream serves conn; sends are the streams that this side writes, takes those
 // that it reads.
-func newStream(conn net.Conn, in io.Reader, sends, takes []FrameType) *stream {
+func newStream(conn io.ReadWriteCloser, in io.Reader, sends, takes []FrameType) *stream {
 	s := &stream{conn: conn, in: in, out: map[FrameType]*outlet{}, inlets: map[FrameType]*inlet{}}
 	for _, t := range sends {
 		s.out[t] = &outlet{s: s, kind: t, credit: window, changed: make(chan struct{}, 1), over: make(chan struct{})}
@@ -250,6 +250,14 @@ func (i *inlet) ignore() {
 	i.cond.Broadcast()
 	i.mu.Unlock()
 	_ = i.s.send(FrameClosed, []byte{byte(i.kind)})
+}
+
+// drop lets go of what waits, at the end of a call.
+func (i *inlet) drop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ignored, i.waiting = true, nil
+	i.cond.Broadcast()
 }
 
 // copyTo writes the stream to w until it ends, which is no error, or until w

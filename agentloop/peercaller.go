@@ -1,0 +1,42 @@
+package agentloop
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// ClientCaller describes a client of a daemon: who it is by the kernel's word, and
+// what it says about where it stands and what its environment holds. What it says
+// is opened and made with its own rights only. The warnings are those of
+// [CurrentCaller].
+func ClientCaller(uid, gid int, groups []int, cwd string, environ []string) (Caller, []string, error) {
+	if !filepath.IsAbs(cwd) {
+		return Caller{}, nil, fmt.Errorf("the directory %q is not absolute", cwd)
+	}
+	c := Caller{Environ: environ, UID: uid, GID: gid, Groups: groups, Cwd: filepath.Clean(cwd)}
+	c.Home = lookupEnv(environ, "HOME")
+	if c.Home == "" {
+		if a, ok := accountOf(uid); ok {
+			c.Home = a.home
+		}
+	}
+	if !filepath.IsAbs(c.Home) {
+		c.Home = ""
+	}
+	c.ConfigDir = ownDir(environ, "XDG_CONFIG_HOME", c.Home, ".config")
+	var warnings []string
+	err := AsUser(c, func() {
+		if real, err := filepath.EvalSymlinks(c.Cwd); err == nil {
+			c.Cwd = real
+		}
+		c.StateDir, warnings = c.usableDir("XDG_STATE_HOME", ".local/state", "state", warnings)
+		c.CacheDir, warnings = c.usableDir("XDG_CACHE_HOME", ".cache", "cache", warnings)
+	})
+	return c, warnings, err
+}
+
+// AsUser calls f with the rights of the caller's uid, gid and groups in the file
+// system. f runs on a thread of its own and must start no goroutine that opens
+// files: those would have the daemon's rights. When the rights cannot be taken on,
+// f is not called.
+func AsUser(c Caller, f func()) error { return withUser(c.UID, c.GID, c.Groups, f) }

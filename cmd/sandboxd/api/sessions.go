@@ -1,0 +1,281 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	"sandboxd/agentloop"
+	"sandboxd/policy"
+)
+
+// SessionRequest asks for a session.
+type SessionRequest struct {
+	Cwd     Text   `json:"cwd"`
+	Env     []Text `json:"env,omitempty"`
+	Grant   Grant  `json:"grant"`
+	Policy  []Text `json:"policy,omitempty"`
+	Profile Text   `json:"profile,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+}
+
+// Session is a session as the API shows it: without its environment, which holds
+// secrets.
+type Session struct {
+	agentloop.SessionState
+	// Environ hides the field of the state.
+	Environ *struct{} `json:"environ,omitempty"`
+	// Grant hides the field of the state: it is the client's own.
+	Grant *struct{} `json:"grant,omitempty"`
+	// Generation is that of the policy in force, Warnings say what it says in vain.
+	Generation int64    `json:"policy_generation"`
+	Warnings   []string `json:"warnings,omitempty"`
+	Cancelled  bool     `json:"cancelled,omitempty"`
+}
+
+// SessionList is the answer of GET /api/chat/sessions.
+type SessionList struct {
+	Sessions []Session `json:"sessions"`
+}
+
+func shown(s *agentloop.Session) Session {
+	return Session{SessionState: s.State(), Generation: s.Generation(), Warnings: s.Warnings(), Cancelled: s.Cancelled()}
+}
+
+func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
+	var q SessionRequest
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(string(q.Cwd)) {
+		return fault(CodeBadRequest, "write it from / on", "cwd %q is not absolute", q.Cwd)
+	}
+	end, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	peer := peerOf(r)
+	c := peer.Caller
+	if peer.Caller, _, err = agentloop.ClientCaller(c.UID, c.GID, c.Groups, string(q.Cwd), Strings(q.Env)); err != nil {
+		return fault(CodeBadRequest, "", "%v", err)
+	}
+	req, err := sessionRequest(peer, ExecRequest{Env: q.Env, Grant: q.Grant, Policy: q.Policy, Profile: q.Profile, Mode: q.Mode})
+	if err != nil {
+		return err
+	}
+	freeTimes(w)
+	made, err := s.o.Sessions.Create(r.Context(), peer, req)
+	if err != nil {
+		return sessionFault(err)
+	}
+	answerTime(w)
+	writeJSON(w, http.StatusCreated, shown(made))
+	return nil
+}
+
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
+	out := SessionList{Sessions: []Session{}}
+	for _, st := range s.o.Sessions.List(peerOf(r)) {
+		if one, err := s.o.Sessions.Get(st.ID, peerOf(r)); err == nil {
+			out.Sessions = append(out.Sessions, shown(one))
+		}
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// session is the one that the path names.
+func (s *Server) session(r *http.Request) (*agentloop.Session, error) {
+	one, err := s.o.Sessions.Get(r.PathValue("id"), peerOf(r))
+	if err != nil {
+		return nil, sessionFault(err)
+	}
+	return one, nil
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
+	one, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, shown(one))
+	return nil
+}
+
+func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) error {
+	one, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	freeTimes(w)
+	if err := s.o.Sessions.Close(r.Context(), one.ID(), peerOf(r), "closed by "+who(r)); err != nil {
+		return sessionFault(err)
+	}
+	answerTime(w)
+	writeJSON(w, http.StatusOK, shown(one))
+	return nil
+}
+
+// who names the peer in records.
+func who(r *http.Request) string { return fmt.Sprintf("uid %d", peerOf(r).UID()) }
+
+// postMessage is the way to the model, which this version does not have.
+func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.session(r); err != nil {
+		return err
+	}
+	return fault(CodeMissing, "POST /api/exec with session_id runs calls in a session", "this version has no agent loop that answers messages")
+}
+
+// CancelRequest names the session to cancel.
+type CancelRequest struct {
+	Session string `json:"session_id"`
+}
+
+// cancelSession may be repeated: a session that is cancelled stays so.
+func (s *Server) cancelSession(w http.ResponseWriter, r *http.Request) error {
+	var q CancelRequest
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	one, err := s.o.Sessions.Get(q.Session, peerOf(r))
+	if err != nil {
+		return sessionFault(err)
+	}
+	one.Cancel(who(r))
+	writeJSON(w, http.StatusOK, shown(one))
+	return nil
+}
+
+// Rule is a rule in force.
+type Rule struct {
+	Kind   string `json:"kind"`
+	Rule   string `json:"rule"`
+	Source string `json:"source"`
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// RuleList is the answer of the routes for rules.
+type RuleList struct {
+	Rules []Rule `json:"rules"`
+	// Changed says whether the request changed anything.
+	Changed bool `json:"changed"`
+}
+
+func rulesOf(one *agentloop.Session, changed bool) RuleList {
+	out := RuleList{Rules: []Rule{}, Changed: changed}
+	for _, r := range one.Rules() {
+		out.Rules = append(out.Rules, Rule{Kind: r.Kind.String(), Rule: r.Pattern, Source: r.Source.Kind.String(),
+			File: r.Source.File, Line: r.Source.Line, Reason: r.Reason})
+	}
+	return out
+}
+
+func (s *Server) listRules(w http.ResponseWriter, r *http.Request) error {
+	one, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, rulesOf(one, false))
+	return nil
+}
+
+// RuleChange adds or removes a rule of one session.
+type RuleChange struct {
+	Op   string `json:"op"`   // add or remove
+	Kind string `json:"kind"` // deny, ask or allow
+	Rule string `json:"rule"`
+}
+
+func (s *Server) changeRule(w http.ResponseWriter, r *http.Request) error {
+	var q RuleChange
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	one, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	kind, err := policy.ParseKind(q.Kind)
+	if err != nil {
+		return fault(CodeBadRequest, "one of deny, ask, allow", "unknown kind %q", q.Kind)
+	}
+	changed := true
+	switch q.Op {
+	case "add":
+		err = one.AddRule(kind, q.Rule, who(r))
+	case "remove":
+		changed, err = one.RemoveRule(kind, q.Rule)
+	default:
+		return fault(CodeBadRequest, "one of add, remove", "unknown op %q", q.Op)
+	}
+	if errors.Is(err, agentloop.ErrNoSession) {
+		return sessionFault(err)
+	}
+	if err != nil {
+		return fault(CodeBadRequest, "docs/policy.md describes rules", "%v", err)
+	}
+	if !changed {
+		return fault(CodeNotFound, "rules of policy files are changed there", "the session has no rule %s %s of its own", q.Kind, q.Rule)
+	}
+	writeJSON(w, http.StatusOK, rulesOf(one, changed))
+	return nil
+}
+
+// ModeRequest switches the mode of a session.
+type ModeRequest struct {
+	Mode string `json:"mode"`
+}
+
+func (s *Server) setMode(w http.ResponseWriter, r *http.Request) error {
+	var q ModeRequest
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	one, err := s.session(r)
+	if err != nil {
+		return err
+	}
+	mode, err := policy.ParseMode(q.Mode)
+	if err != nil {
+		return fault(CodeBadRequest, "GET /api/openapi.json lists the modes", "unknown mode %q", q.Mode)
+	}
+	if err := one.SetMode(mode); err != nil {
+		return sessionFault(err)
+	}
+	writeJSON(w, http.StatusOK, shown(one))
+	return nil
+}
+
+// CheckAnswer is what would be decided.
+type CheckAnswer struct {
+	Decision   policy.Decision `json:"decision"`
+	Generation int64           `json:"policy_generation"`
+	Session    string          `json:"session_id"`
+}
+
+// check decides and runs nothing.
+func (s *Server) check(w http.ResponseWriter, r *http.Request) error {
+	var q ExecRequest
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	end, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	c, err := s.prepare(r.Context(), peerOf(r), q)
+	if err != nil {
+		return err
+	}
+	defer c.done()
+	d, generation := c.session.Check(context.WithoutCancel(r.Context()), c.tool.Call)
+	writeJSON(w, http.StatusOK, CheckAnswer{d, generation, c.session.ID()})
+	return nil
+}
