@@ -50,7 +50,7 @@ func (s *Server) prepare(ctx context.Context, peer agentloop.Peer, q ExecRequest
 
 // toolCall is the call as the dispatcher takes it.
 func (q *ExecRequest) toolCall() (agentloop.ToolCall, error) {
-	t := agentloop.ToolCall{Headless: false, BestEffort: q.BestEffort}
+	t := agentloop.ToolCall{BestEffort: q.BestEffort}
 	var err error
 	if t.Tier, err = q.tier(); err != nil {
 		return t, err
