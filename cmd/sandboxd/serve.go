@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"sandboxd/agentloop"
+	"sandboxd/agentloop/sqlite"
+	"sandboxd/cmd/sandboxd/api"
+	"sandboxd/exec"
+	"sandboxd/policy"
+)
+
+// parts is everything of one daemon.
+type parts struct {
+	o        options
+	log      *slog.Logger
+	store    *sqlite.Store
+	reader   *sqlite.Reader
+	sessions *agentloop.Sessions
+	asks     *agentloop.AskQueue
+	policies *policies
+	server   *api.Server
+	stop     context.CancelFunc
+}
+
+// serve runs the daemon until ctx ends.
+func serve(ctx context.Context, o options) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	d := &parts{o: o, log: logger(o), stop: stop}
+	listeners, closeListeners, err := d.listeners()
+	if err != nil {
+		return err
+	}
+	defer closeListeners()
+	if err := d.build(ctx); err != nil {
+		return err
+	}
+	defer d.close()
+	failed := make(chan error, len(listeners))
+	var serving sync.WaitGroup
+	for _, l := range listeners {
+		serving.Go(func() { failed <- d.server.Serve(l) })
+	}
+	d.log.Info("serving", "socket", o.socket, "pid", os.Getpid(), "version", buildVersion(), "state", o.state)
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // no systemd is no error
+	err = d.wait(ctx, failed)
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	d.log.Info("stopping", "wait", o.stop)
+	closeListeners()
+	last, done := context.WithTimeout(context.Background(), o.stop)
+	defer done()
+	err = errors.Join(err, d.server.Shutdown(last))
+	serving.Wait()
+	d.log.Info("stopped")
+	return err
+}
+
+func logger(o options) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: o.logLevel}
+	if o.logJSON {
+		return slog.New(slog.NewJSONHandler(o.stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(o.stderr, opts))
+}
+
+// wait returns when the daemon is to end. Meanwhile it obeys SIGHUP.
+func (d *parts) wait(ctx context.Context, failed <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-d.o.hangups:
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReloading)
+			_ = d.reload(ctx) // logged there
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
+		}
+	}
+}
+
+// reload reads all policies again. One that is broken leaves the old one in force.
+func (d *parts) reload(ctx context.Context) error {
+	err := d.sessions.Reload(ctx)
+	if err != nil {
+		d.log.Error("policy refused, the old one stays in force", "error", err)
+		return err
+	}
+	d.log.Info("policies read again")
+	return nil
+}
+
+// listeners takes the socket that systemd passes, or makes one.
+func (d *parts) listeners() (list []net.Listener, end func(), err error) {
+	passed, err := activation.Listeners()
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket activation: %w", err)
+	}
+	for _, l := range passed {
+		if l == nil {
+			continue
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // it is systemd's
+			list = append(list, l)
+			continue
+		}
+		return nil, nil, misuse("pass a stream socket of AF_UNIX; --listen opens TCP", "systemd passed a socket of another kind")
+	}
+	if len(list) == 0 {
+		l, err := api.Listen(api.ListenOptions{Path: d.o.socket, GID: d.o.gid})
+		if errors.Is(err, api.ErrRunning) {
+			return nil, nil, &problem{code: exitRunning, hint: "sbx daemon status tells of it", err: err}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, l)
+	}
+	if d.o.listen != "" {
+		l, err := net.Listen("tcp", d.o.listen)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll(list))
+		}
+		d.log.Info("listening", "address", l.Addr().String(), "token", d.o.token)
+		list = append(list, l)
+	}
+	return list, sync.OnceFunc(func() { _ = closeAll(list) }), nil
+}
+
+func closeAll(list []net.Listener) error {
+	var errs []error
+	for _, l := range list {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// build makes the parts, the lowest first.
+func (d *parts) build(ctx context.Context) error {
+	if err := makeStateDir(d.o.state); err != nil {
+		return err
+	}
+	metrics := agentloop.NewMetrics()
+	if err := d.openStore(metrics); err != nil {
+		return err
+	}
+	own, warnings := agentloop.CurrentCaller(d.o.environ)
+	for _, w := range warnings {
+		d.log.Warn("own directories", "warning", w)
+	}
+	host := exec.LoadHost(own.CacheDir)
+	runner := exec.NewRunner(host)
+	runner.CacheDir = own.CacheDir
+	d.policies = newPolicies()
+	d.asks = agentloop.NewAskQueue(agentloop.AskQueueOptions{Store: d.store, Timeout: d.o.ask, SaveRule: saveRule, Metrics: metrics,
+		Session: func(id string) (*agentloop.Session, bool) { return d.sessions.Find(id) }})
+	hooks, err := agentloop.NewHookRegistry(agentloop.HookRegistryOptions{})
+	if err != nil {
+		return err
+	}
+	dispatcher, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{
+		Runner: runner, Host: host, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"),
+		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
+	if err != nil {
+		return err
+	}
+	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: d.policies.load, Runner: runner, Host: host,
+		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, SelfTest: dispatcher.SelfTest})
+	if err != nil {
+		return err
+	}
+	if err := d.restore(ctx); err != nil {
+		return err
+	}
+	token := ""
+	if d.o.listen != "" {
+		if token, err = readToken(d.o.token); err != nil {
+			return err
+		}
+	}
+	d.server, err = api.NewServer(api.Options{
+		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Metrics: metricsHandler(metrics),
+		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
+		Reload: d.reload, Changed: d.policies.changed, Stop: d.stop, Log: d.log})
+	return err
+}
+
+// openStore opens the audit log. Without it nothing is served: nothing would run.
+func (d *parts) openStore(metrics *agentloop.Metrics) (err error) {
+	path := filepath.Join(d.o.state, "audit.db")
+	d.store, err = sqlite.Open(path, sqlite.Options{
+		Retention: sqlite.Retention{Age: d.o.retention},
+		OnProblem: func(err error) { d.log.Error("audit log", "error", err) },
+	})
+	if err != nil {
+		return err
+	}
+	if d.reader, err = sqlite.OpenReader(path); err != nil {
+		return errors.Join(err, d.store.Close())
+	}
+	return nil
+}
+
+// restore brings back sessions and questions. What cannot be is told, and lost
+// alone.
+func (d *parts) restore(ctx context.Context) error {
+	if err := d.sessions.Restore(ctx); err != nil {
+		d.log.Warn("sessions not restored", "error", err)
+	}
+	if err := d.asks.Restore(ctx); err != nil {
+		d.log.Warn("questions not restored", "error", err)
+	}
+	return nil
+}
+
+// close ends what build made, the uppermost first.
+func (d *parts) close() {
+	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if d.sessions != nil {
+		if err := d.sessions.Shutdown(ctx); err != nil {
+			d.log.Error("sessions", "error", err)
+		}
+	}
+	if err := errors.Join(d.reader.Close(), d.store.Close()); err != nil {
+		d.log.Error("audit log", "error", err)
+	}
+}
+
+// confinement is what the host enforces, in the words of a decision.
+func confinement(h exec.Host) policy.Confinement {
+	switch {
+	case h.LandlockABI == 0:
+		return policy.Unconfined
+	case h.MountView && h.PIDNS && h.NetNS:
+		return policy.FullyConfined
+	}
+	return policy.PartlyConfined
+}
