@@ -19,6 +19,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"run", "run a command under confinement", runCommand},
+		{"exec", "run a command through the daemon", execCommand},
 		{"check", "say whether a command may run, and why", checkCommand},
 		{"policy", "show, explain, test, compare and import policies", policyCommand},
 		{"permissions", "list, add and remove rules", permissionsCommand},

@@ -54,5 +54,10 @@ func (p *program) command(ctx context.Context, args []string) error {
 			return p.runArgv(ctx, flags, argv)
 		}
 	}
+	if len(args) > 0 && args[0] == "exec" {
+		if flags, argv, ok := parsePlain(execFlags(), args[1:]); ok {
+			return p.execArgv(ctx, flags, argv)
+		}
+	}
 	return p.app(args).RunContext(ctx, append([]string{"sbx"}, args...))
 }

@@ -18,7 +18,10 @@ func explainOutcome(res exec.Result, name string, l exec.Limits, confined string
 	how := ""
 	switch res.Outcome {
 	case exec.TimedOut:
-		how = fmt.Sprintf("timed out after %v", l.Wall)
+		how = "timed out"
+		if l.Wall > 0 {
+			how += fmt.Sprintf(" after %v", l.Wall)
+		}
 	case exec.OutOfMem:
 		how = "ended at its memory limit"
 		if l.Memory > 0 {

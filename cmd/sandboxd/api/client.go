@@ -40,7 +40,22 @@ func Dial(path, build string) *Client {
 
 func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
-	return d.DialContext(ctx, "unix", c.path)
+	conn, err := d.DialContext(ctx, "unix", c.path)
+	if err != nil {
+		return nil, err
+	}
+	// What is asked and answered may be secret: only root's daemon and our own are
+	// believed.
+	cred, err := readCredentials(conn.(*net.UnixConn))
+	cred.close()
+	if err == nil && cred.UID != 0 && cred.UID != os.Geteuid() {
+		err = fmt.Errorf("the program that listens belongs to uid %d", cred.UID)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Close lets go of idle connections.

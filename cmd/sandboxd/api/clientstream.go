@@ -27,6 +27,9 @@ type StreamIO struct {
 	Signals <-chan os.Signal
 	// Size tells the size of the terminal. Nil: there is none.
 	Size func() Size
+	// Started is called when the call was let through and begins. Standard input is
+	// read from then on, so that who is asked can answer at the same terminal.
+	Started func()
 	// Question shows a question about this call. It returns the answer, or false
 	// when ctx ended first: somebody else answered.
 	Question func(ctx context.Context, question json.RawMessage) (AnswerRequest, bool)
@@ -65,7 +68,13 @@ func (c *Client) stream(ctx context.Context, method, path string, body any, stre
 		return StreamResult{}, fault(CodeVersion, "install sbx and sandboxd of one version", "the daemon does not stream")
 	}
 	s := &clientStream{stream: newStream(conn, bufio.NewReaderSize(conn, 64<<10), []FrameType{FrameStdin}, []FrameType{FrameStdout, FrameStderr}),
-		io: streams, questions: map[string]context.CancelFunc{}}
+		io: streams, questions: map[string]context.CancelFunc{}, begun: make(chan struct{})}
+	s.begin = sync.OnceFunc(func() {
+		if streams.Started != nil {
+			streams.Started()
+		}
+		close(s.begun)
+	})
 	return s.run(ctx)
 }
 
@@ -74,6 +83,8 @@ type clientStream struct {
 	*stream
 	io     StreamIO
 	result *Result
+	begun  chan struct{}
+	begin  func()
 
 	mu        sync.Mutex
 	questions map[string]context.CancelFunc
@@ -135,6 +146,9 @@ func (s *clientStream) control(ctx context.Context, kind FrameType, payload []by
 			in.end(io.EOF)
 		}
 		return errEnd
+	case FrameStart:
+		s.begin()
+		return nil
 	case FrameQuestion:
 		var q StreamQuestion
 		if err := json.Unmarshal(payload, &q); err != nil {
@@ -171,6 +185,11 @@ func (s *clientStream) question(ctx context.Context, q StreamQuestion) {
 }
 
 func (s *clientStream) sendInput(ctx context.Context) {
+	select {
+	case <-s.begun:
+	case <-ctx.Done():
+		return
+	}
 	if s.io.Stdin != nil {
 		buf := make([]byte, 64<<10)
 		for {

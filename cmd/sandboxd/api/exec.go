@@ -69,6 +69,9 @@ func answerTime(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 }
 
+// endTime is longer than the grace period of a run.
+const endTime = 5 * time.Second
+
 func wantsStream(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), Protocol) && headerHas(r.Header, "Connection", "upgrade")
 }
@@ -148,8 +151,10 @@ func (s *Server) execStream(w http.ResponseWriter, c *call) error {
 		return st.sendJSON(FrameExit, Result{Error: &ErrorObject{Stage: "stdio", Message: err.Error()}, plainResult: plainResult{ExitCode: ExitSandbox}})
 	}
 	c.tool.IO.Signals = signals
-	defer context.AfterFunc(s.base, func() { st.conn.Close() })()
-	stopAnswers := s.answerable(ctx, st, c)
+	// At the end of the daemon the call is ended; its client gets the result if it
+	// takes it.
+	defer context.AfterFunc(s.base, func() { time.AfterFunc(endTime, func() { st.conn.Close() }) })()
+	untell := s.tell(st, c)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer cancel() // the client is gone, or speaks rubbish: the call ends
@@ -159,7 +164,7 @@ func (s *Server) execStream(w http.ResponseWriter, c *call) error {
 	})
 	res := s.run(ctx, c)
 	stop()
-	stopAnswers()
+	untell()
 	err = st.sendJSON(FrameExit, res)
 	// The client closes when it has read the exit; one that does not is left.
 	st.leave()
@@ -245,22 +250,30 @@ func push(ctx context.Context, signals chan<- os.Signal, n os.Signal) error {
 	return nil
 }
 
-// answerable sends the questions of this call to a client that said that somebody
-// is there to answer, and counts that person as an answerer. stop ends both.
-func (s *Server) answerable(ctx context.Context, st *serverStream, c *call) (stop func()) {
-	if !c.q.Answers {
-		return func() {}
+// tell sends what a client is to know before the end: that its call begins, and, if
+// somebody is there to answer, the questions about it. That person counts as an
+// answerer. stop ends both.
+func (s *Server) tell(st *serverStream, c *call) (stop func()) {
+	detach := func() {}
+	if c.q.Answers {
+		detach = s.o.Asks.Attach(c.peer, "sbx exec")
 	}
-	detach := s.o.Asks.Attach(c.peer, "sbx exec")
 	events := c.session.Events()
 	sub := events.Subscribe(events.Last())
 	var sender sync.WaitGroup
 	sender.Go(func() {
+		begun := sync.OnceFunc(func() { _ = st.send(FrameStart, nil) })
 		for e := range sub.C {
-			if text, ok := questionFrame(e, c.tool.ID); ok {
-				_ = st.sendJSON(FrameQuestion, text)
+			switch kind, id := aboutCall(e, c.tool.ID); {
+			case kind == agentloop.EventCallStarted:
+				begun()
+			case kind == agentloop.EventQuestionAsked && c.q.Answers:
+				_ = st.sendJSON(FrameQuestion, StreamQuestion{ID: id, Question: e.Data})
+			case kind == agentloop.EventQuestionSettled && c.q.Answers:
+				_ = st.sendJSON(FrameQuestion, StreamQuestion{ID: id, Settled: true})
 			}
 		}
+		begun() // a session with very many events lets a slow reader go
 	})
 	return func() {
 		detach()
@@ -269,22 +282,22 @@ func (s *Server) answerable(ctx context.Context, st *serverStream, c *call) (sto
 	}
 }
 
-// questionFrame picks the questions of one call out of the events of its session.
-func questionFrame(e agentloop.Event, call string) (StreamQuestion, bool) {
-	var q struct {
+// aboutCall returns the type of an event of one call, else "", and the id of the
+// question that it is about.
+func aboutCall(e agentloop.Event, call string) (kind, question string) {
+	switch e.Type {
+	case agentloop.EventCallStarted, agentloop.EventQuestionAsked, agentloop.EventQuestionSettled:
+	default:
+		return "", ""
+	}
+	var of struct {
 		ID   string `json:"id"`
 		Call string `json:"call_id"`
 	}
-	if err := json.Unmarshal(e.Data, &q); err != nil {
-		return StreamQuestion{}, false
+	if err := json.Unmarshal(e.Data, &of); err != nil || of.Call != call {
+		return "", ""
 	}
-	switch e.Type {
-	case agentloop.EventQuestionAsked:
-		return StreamQuestion{ID: q.ID, Question: e.Data}, q.Call == call
-	case agentloop.EventQuestionSettled:
-		return StreamQuestion{ID: q.ID, Settled: true}, q.Call == call
-	}
-	return StreamQuestion{}, false
+	return e.Type, of.ID
 }
 
 // answer checks the words of an answer.

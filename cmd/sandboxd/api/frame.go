@@ -27,6 +27,7 @@ const (
 	FrameAnswer   FrameType = 'a' // JSON: answer to a question, see StreamAnswer
 
 	// Daemon to client.
+	FrameStart    FrameType = 'b' // the call was let through and begins; empty
 	FrameStdout   FrameType = 'o' // bytes of standard output, or of the terminal
 	FrameStderr   FrameType = 'x' // bytes of standard error
 	FrameQuestion FrameType = 'q' // JSON: a question of this call, see StreamQuestion
@@ -54,7 +55,7 @@ func frameBound(t FrameType) (int, bool) {
 	switch t {
 	case FrameStdin, FrameStdout, FrameStderr:
 		return maxData, true
-	case FrameStdinEnd:
+	case FrameStdinEnd, FrameStart:
 		return 0, true
 	case FrameResize:
 		return 4, true

@@ -139,6 +139,7 @@ func (s *Server) attachJob(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		})
 	})
+	_ = st.send(FrameStart, nil)
 	err = j.log.read(ctx, true, func(kind FrameType, b []byte) error {
 		out, ok := st.out[kind]
 		if !ok {

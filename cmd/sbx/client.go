@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"sandboxd/cmd/sandboxd/api"
+)
+
+// socketFlag is the flag of every command that talks to the daemon.
+func socketFlag() cli.Flag {
+	return &cli.StringFlag{Name: "socket", Usage: "the daemon's socket `PATH` (default: $SANDBOXD_SOCKET, your own daemon's, the machine's)", TakesFile: true}
+}
+
+// socketPath is where the daemon is: the flag, the variable, the caller's own
+// daemon if it has a socket, the machine's.
+func (p *program) socketPath(flags flagValues) string {
+	if flags.IsSet("socket") {
+		return flags.String("socket")
+	}
+	if path := p.variable("SANDBOXD_SOCKET"); path != "" {
+		return path
+	}
+	if os.Geteuid() != 0 {
+		if own := api.SocketPath(os.Geteuid(), p.variable("XDG_RUNTIME_DIR")); own != "" {
+			if _, err := os.Lstat(own); err == nil {
+				return own
+			}
+		}
+	}
+	return api.SocketPath(0, "")
+}
+
+// variable returns the last value of a variable of the caller.
+func (p *program) variable(name string) string {
+	value := ""
+	for _, e := range p.environ {
+		if len(e) > len(name) && e[:len(name)] == name && e[len(name)] == '=' {
+			value = e[len(name)+1:]
+		}
+	}
+	return value
+}
+
+// client is the way to the daemon.
+func (p *program) client(flags flagValues) *api.Client {
+	path := p.socketPath(flags)
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return api.Dial(path, currentVersion().Version)
+}
+
+// daemonFailure gives an error of the client its hint and code.
+func daemonFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*api.Fault](err); ok {
+		code := exitSandbox
+		if f.Code == api.CodeInsideRun {
+			code = exitRefused
+		}
+		return &failure{code: code, stage: "daemon", hint: f.Hint, err: err}
+	}
+	if e, ok := errors.AsType[*api.UnreachableError](err); ok {
+		return &failure{code: exitSandbox, stage: "daemon", hint: e.Hint, err: err}
+	}
+	if errors.Is(err, api.ErrCut) {
+		return &failure{code: exitSandbox, stage: "daemon", hint: "the daemon was stopped or killed, and the command with it; sbx daemon status", err: err}
+	}
+	return &failure{code: exitSandbox, stage: "daemon", err: err}
+}
