@@ -22,8 +22,9 @@ JOBS ?= 2
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 # Without VCS stamping the build works in a checkout of another user.
 FLAGS   := -trimpath -buildvcs=false
-# The documentation generator of the flag library costs start-up time and is not used.
-TAGS    := urfave_cli_no_docs
+# The documentation generator of the flag library costs start-up time and is not used;
+# nor is HTTP/2, which the daemon and its clients do not speak.
+TAGS    := urfave_cli_no_docs,nethttpomithttp2
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # A static program starts faster than one that needs the dynamic loader, and runs
@@ -31,7 +32,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 STATIC_TAGS    := $(TAGS),netgo,osusergo
 STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
 
-.PHONY: run build static test lint bench bench-units fuzz faults install clean setup setup-test modules
+.PHONY: run build static test lint bench bench-units fuzz faults install install-units clean setup setup-test modules
 
 run: build
 	@printf 'make: running confined: %s\n' '$(quoted)' >&2
@@ -40,7 +41,7 @@ run: build
 
 build: setup modules
 	@mkdir -p $(BIN)
-	CGO_ENABLED=1 $(GO) build $(FLAGS) -tags '$(STATIC_TAGS)' -ldflags '$(STATIC_LDFLAGS)' -o $(BIN)/sbx ./cmd/sbx
+	CGO_ENABLED=1 $(GO) build $(FLAGS) -tags '$(STATIC_TAGS)' -ldflags '$(STATIC_LDFLAGS)' -o $(BIN)/ ./cmd/sbx ./cmd/sandboxd
 
 # The same program under a name that says so, checked to need no shared library.
 static: build
@@ -95,7 +96,16 @@ clients:
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 0755 $(BIN)/sbx $(DESTDIR)$(PREFIX)/bin/sbx
+	install -m 0755 $(BIN)/sbx $(BIN)/sandboxd $(DESTDIR)$(PREFIX)/bin/
+
+# The units of the machine's daemon and of each user's. Nothing is started:
+# systemctl enable --now sandboxd.socket does.
+install-units: install
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/systemd/user
+	for unit in service socket; do \
+		sed 's|/usr/local/|$(PREFIX)/|' cmd/sandboxd/systemd/sandboxd.$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/sandboxd.$$unit; \
+		sed 's|/usr/local/|$(PREFIX)/|' cmd/sandboxd/systemd/sandboxd-user.$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/user/sandboxd-user.$$unit; \
+	done
 
 clean:
 	rm -rf $(BIN)

@@ -232,7 +232,7 @@ func (j *job) notRun(r api.Result) error {
 	what := strings.Join(j.o.argv, " ")
 	if r.Outcome == exec.Refused {
 		by := strings.TrimPrefix(r.Error.Message, "denied: "+strings.Join(r.Argv, " ")+": ")
-		return &refusal{what: what, by: by, toAllow: r.Error.Hint}
+		return describe(&refusal{what: what, by: by, toAllow: r.Error.Hint})
 	}
 	return &failure{code: r.ExitCode, stage: r.Error.Stage, hint: r.Error.Hint, err: errors.New(r.Error.Message)}
 }

@@ -24,7 +24,8 @@ func permissionsCommand(p *program) *cli.Command {
 				Flags: []cli.Flag{scope, workspace, &cli.StringFlag{Name: "reason", Usage: "`TEXT` told when the rule decides"},
 					&cli.DurationFlag{Name: "for", Usage: "let the rule expire after `TIME`"}}},
 			{Name: "rm", Usage: "remove rules", ArgsUsage: "deny|ask|allow RULE...", Action: p.permissionsRemove, Flags: []cli.Flag{scope, workspace}},
-			{Name: "recent", Usage: "list what was decided lately", Action: p.permissionsRecent},
+			{Name: "recent", Usage: "list what the daemon decided lately", Action: p.permissionsRecent, Flags: []cli.Flag{
+				&cli.IntFlag{Name: "limit", Value: 20, Usage: "at most `N` decisions"}, &cli.BoolFlag{Name: "json", Usage: "print one JSON object for each"}, socketFlag()}},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
@@ -193,11 +194,4 @@ func (p *program) changeRules(c *cli.Context, change func(path string) error) er
 		return &failure{code: exitSandbox, stage: "policy", err: err}
 	}
 	return settingsFailure(store.Add(path, after, time.Now()))
-}
-
-// permissionsRecent: decisions are recorded by the daemon, which this program
-// does not have yet.
-func (p *program) permissionsRecent(*cli.Context) error {
-	return &failure{code: exitSandbox, stage: "permissions", hint: "sbx check explains one call; decisions are recorded once the daemon runs them",
-		err: errors.New("no decisions are recorded")}
 }

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
+)
+
+func approvalsCommand(p *program) *cli.Command {
+	return &cli.Command{
+		UsageText: examples("sbx approvals", "sbx approvals --watch", "sbx approve ID", "sbx approve --always --scope user ID", "sbx deny ID"),
+		Description: "Lists the questions that wait for an answer. With --watch it stays, shows each new one\n" +
+			"and reads answers from the terminal; while somebody watches, questions wait for them.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "stay, and answer questions as they come"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object; with --watch one for each event"},
+			socketFlag(),
+		},
+		Action: p.approvals,
+	}
+}
+
+func approveCommand(p *program) *cli.Command {
+	return &cli.Command{
+		UsageText: examples("sbx approve ID", "sbx approve --always --scope project ID"),
+		ArgsUsage: "ID",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "always", Usage: "also keep the rule that the question shows"},
+			&cli.StringFlag{Name: "scope", Usage: "keep it for this `SCOPE`: session, project or user (default: session)"},
+			socketFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			a := api.AnswerRequest{Answer: "allow", Scope: c.String("scope")}
+			if c.Bool("always") {
+				a.Answer = "always"
+			} else if a.Scope != "" {
+				return misuse("add --always", "--scope says where a rule is kept, and none is")
+			}
+			return p.answerQuestion(c, a)
+		},
+	}
+}
+
+func denyCommand(p *program) *cli.Command {
+	return &cli.Command{
+		UsageText: examples("sbx deny ID"),
+		ArgsUsage: "ID",
+		Flags:     []cli.Flag{socketFlag()},
+		Action:    func(c *cli.Context) error { return p.answerQuestion(c, api.AnswerRequest{Answer: "deny"}) },
+	}
+}
+
+func (p *program) answerQuestion(c *cli.Context, a api.AnswerRequest) error {
+	id, err := oneArg(c, "question")
+	if err != nil {
+		return err
+	}
+	cl := p.client(c)
+	defer cl.Close()
+	text, err := settle(c.Context, cl, id, a)
+	if err != nil {
+		return daemonFailure(err)
+	}
+	return p.writeOut("%s", text)
+}
+
+// settle answers a question and tells what became of it.
+func settle(ctx context.Context, cl *api.Client, id string, a api.AnswerRequest) (string, error) {
+	var out agentloop.AnswerOutcome
+	if err := cl.Post(ctx, "/api/approvals/"+id, a, &out); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", out.Answer.Verdict, oneLine(out.Question.Shown))
+	for _, r := range out.Saved {
+		fmt.Fprintf(&b, "kept for the %s: allow %s\n", out.Answer.Scope, oneLine(r))
+	}
+	if out.SaveError != "" {
+		fmt.Fprintf(&b, "not kept: %s\n", oneLine(out.SaveError))
+	}
+	if out.StillAsks {
+		fmt.Fprintf(&b, "the same call would still be asked about: %s\n", oneLine(out.Why))
+	}
+	if out.CallGone {
+		b.WriteString("the call that asked does not wait any more; its repetition passes once\n")
+	}
+	return b.String(), nil
+}
+
+func (p *program) approvals(c *cli.Context) error {
+	cl := p.client(c)
+	defer cl.Close()
+	if c.Bool("watch") {
+		return p.watchApprovals(c, cl)
+	}
+	var list api.QuestionList
+	if err := cl.Get(c.Context, "/api/approvals", &list); err != nil {
+		return daemonFailure(err)
+	}
+	if c.Bool("json") {
+		return p.writeJSON(list)
+	}
+	for i, q := range list.Questions {
+		if i > 0 {
+			fmt.Fprintln(p.stdout)
+		}
+		writeQuestion(p.stdout, q)
+	}
+	return nil
+}
+
+// watcher shows questions and reads answers, one at a time, oldest first.
+type watcher struct {
+	p   *program
+	cl  *api.Client
+	tty *os.File
+
+	mu      sync.Mutex
+	waiting []agentloop.PendingQuestion
+	changed chan struct{}
+}
+
+func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
+	if c.Bool("json") {
+		return daemonFailure(cl.Events(c.Context, "/api/approvals/watch", 0, func(kind string, data []byte) error {
+			return p.writeOut(`{"event":%q,"data":%s}`+"\n", kind, data)
+		}))
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return misuse("sbx approvals --watch --json writes events for a program", "--watch needs a terminal: %v", err)
+	}
+	defer tty.Close()
+	w := &watcher{p: p, cl: cl, tty: tty, changed: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(c.Context)
+	defer cancel()
+	var asking sync.WaitGroup
+	asking.Go(func() { w.ask(ctx) })
+	fmt.Fprintln(tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode")
+	err = cl.Events(ctx, "/api/approvals/watch", 0, w.event)
+	cancel()
+	_ = tty.SetReadDeadline(time.Unix(1, 0))
+	asking.Wait()
+	if err == nil {
+		err = api.ErrCut
+	}
+	return daemonFailure(err)
+}
+
+// event takes what the daemon tells.
+func (w *watcher) event(kind string, data []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch kind {
+	case "question":
+		var q agentloop.PendingQuestion
+		if err := json.Unmarshal(data, &q); err != nil {
+			return err
+		}
+		w.waiting = append(w.waiting, q)
+	case "settled":
+		var q api.StreamQuestion
+		if err := json.Unmarshal(data, &q); err != nil {
+			return err
+		}
+		for i := range w.waiting {
+			if w.waiting[i].ID == q.ID {
+				if i == 0 {
+					_ = w.tty.SetReadDeadline(time.Unix(1, 0)) // it is being shown
+				}
+				w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+				break
+			}
+		}
+	}
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// next returns the oldest question that waits.
+func (w *watcher) next(ctx context.Context) (agentloop.PendingQuestion, bool) {
+	for {
+		w.mu.Lock()
+		if len(w.waiting) > 0 {
+			q := w.waiting[0]
+			_ = w.tty.SetReadDeadline(time.Time{})
+			w.mu.Unlock()
+			return q, true
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			return agentloop.PendingQuestion{}, false
+		}
+	}
+}
+
+func (w *watcher) ask(ctx context.Context) {
+	for {
+		q, ok := w.next(ctx)
+		if !ok {
+			return
+		}
+		fmt.Fprintln(w.tty)
+		writeQuestion(w.tty, q)
+		fmt.Fprint(w.tty, "sbx: allow it? [y/n/a/p/u/s/m MODE] ")
+		line := make([]byte, 64)
+		n, err := w.tty.Read(line)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			fmt.Fprintln(w.tty, "\nsbx: answered elsewhere, or expired")
+			continue
+		case err != nil:
+			return
+		}
+		w.obey(ctx, q, strings.TrimSpace(string(line[:n])))
+	}
+}
+
+// obey carries out what a person typed. Whatever is not known is asked again.
+func (w *watcher) obey(ctx context.Context, q agentloop.PendingQuestion, word string) {
+	verb, rest, _ := strings.Cut(word, " ")
+	switch verb {
+	case "m":
+		err := w.cl.Put(ctx, sessionPath(q.Session, "/permissions/mode"), api.ModeRequest{Mode: strings.TrimSpace(rest)}, nil)
+		if err != nil {
+			fmt.Fprintf(w.tty, "sbx: error: %s\n", oneLine(err.Error()))
+		}
+		return
+	case "s":
+		w.drop(q.ID)
+		return
+	case "y", "yes", "n", "no", "a", "p", "u":
+	default:
+		fmt.Fprintln(w.tty, "sbx: y, n, a, p, u, s or m MODE")
+		return
+	}
+	text, err := settle(ctx, w.cl, q.ID, answerWord(verb, q.AlwaysRule != ""))
+	if err != nil {
+		text = "sbx: error: " + oneLine(err.Error()) + "\n"
+	}
+	fmt.Fprint(w.tty, text)
+	w.drop(q.ID)
+}
+
+func (w *watcher) drop(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.waiting {
+		if w.waiting[i].ID == id {
+			w.waiting = append(w.waiting[:i], w.waiting[i+1:]...)
+			return
+		}
+	}
+}
