@@ -135,7 +135,10 @@ func (j *job) stream(ctx context.Context, call func(context.Context, api.StreamI
 			return j.p.askHere(ctx, text)
 		}
 	}
-	signals, stop := forwardSignals()
+	signals, stop, err := forwardSignals()
+	if err != nil {
+		return err
+	}
 	defer stop()
 	interrupted := j.untilStarted(&s, signals, cancel, term)
 	end, err := call(ctx, s)
