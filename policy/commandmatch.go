@@ -35,6 +35,9 @@ type commandView struct {
 	// loose are the spellings that deny and ask rules are compared with.
 	loose []string
 	holes bool // some word is not known
+	// inherits are plain assignments of the script that reach the command when
+	// the variable was in the environment before.
+	inherits []bash.Word
 	// mask has the bits of all words; all bits when a word is not known or
 	// holds blanks.
 	mask uint64

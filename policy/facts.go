@@ -287,6 +287,7 @@ func (e *Engine) gatherScript(f *facts, rules *RuleSet) {
 	f.commands = make([]commandView, len(f.analysis.Commands))
 	for i := range f.analysis.Commands {
 		f.commands[i] = newCommandView(&f.analysis.Commands[i], i)
+		f.commands[i].inherits = f.analysis.Assigns
 	}
 	f.byCommand = map[int][]int{}
 	locate := locator{e: e}

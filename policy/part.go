@@ -207,7 +207,7 @@ func (s *state) allow(f *facts, p *part, w when) match {
 // assignsAllowed: variables set for a command must be harmless, unless the rule
 // itself is written with them.
 func (v *commandView) assignsAllowed(c *compiled) bool {
-	if harmlessAssigns(v.cmd.Assigns) || c.pat.form != formCommand || c.pat.command.hasScript {
+	if harmlessAssigns(v.cmd.Assigns) && harmlessAssigns(v.inherits) || c.pat.form != formCommand || c.pat.command.hasScript {
 		return true
 	}
 	return len(c.pat.command.words) > 0 && strings.Contains(c.pat.command.words[0].prefix(), "=")
@@ -242,7 +242,7 @@ func (f *finder) paramAllows(t *ruleTable, fa *facts) {
 
 func (f *finder) allowExec(t *ruleTable, v *commandView) {
 	for _, c := range t.exec {
-		if f.better(c) && v.name != "" && c.pat.text.match(v.name) && harmlessAssigns(v.cmd.Assigns) {
+		if f.better(c) && v.name != "" && c.pat.text.match(v.name) && harmlessAssigns(v.cmd.Assigns) && harmlessAssigns(v.inherits) {
 			f.found(c, fullMatch, v.index)
 		}
 	}

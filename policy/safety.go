@@ -97,7 +97,15 @@ const maxWords = 4096
 func (r *run) unreadable() {
 	for i := range r.facts.analysis.Unknown {
 		if u := &r.facts.analysis.Unknown[i]; u.Unreadable() {
-			r.ask(u.Command, SafetyReason{Check: "unreadable", Text: withText(u.Kind.String(), readable(u.Text))})
+			check := "unreadable"
+			switch u.Kind {
+			case bash.BareShell:
+				check = "bare-shell"
+			case bash.ShellInput:
+				check = "shell-input"
+			default:
+			}
+			r.ask(u.Command, SafetyReason{Check: check, Text: withText(u.Kind.String(), readable(u.Text))})
 		}
 	}
 	for i := range r.facts.commands {
@@ -140,12 +148,22 @@ func (r *run) changes() {
 		switch {
 		case r.removesRoot(a):
 			r.ask(a.command, SafetyReason{Check: "whole-root", Text: "removes the whole of " + a.real})
+		case r.sweepsGit(a):
+			r.ask(a.command, SafetyReason{Check: "protected-path", Text: a.verb.String() + " of whatever lies below " + a.walk.dir + ", .git too"})
 		case a.protected != "":
 			r.ask(a.command, SafetyReason{Check: "protected-path", Text: a.real + ": " + a.protected})
 		case a.known() && a.zone < writeRoot:
 			r.ask(a.command, SafetyReason{Check: "outside-roots", Text: a.verb.String() + " " + a.real})
 		}
 	}
+}
+
+// sweepsGit reports a change of all files found in a tree that holds a .git,
+// whose settings and hooks start programs. Where the kernel protects what is
+// there nothing is asked.
+func (r *run) sweepsGit(a *access) bool {
+	return a.some && a.glob && a.walk != nil && a.known() && a.zone >= writeRoot && r.e.cfg.Confinement != FullyConfined &&
+		(a.wants("config") || a.wants("pre-commit")) && exists(a.walk.dir+"/.git/config")
 }
 
 // placesOutside are programs that run in a directory outside the writable roots.

@@ -127,7 +127,7 @@ func (r *run) reads(p *part) (reads, inside bool) {
 		return a.verb == effectRead && a.err == "", a.known() && a.zone >= systemDir
 	case partCommand:
 		v := &f.commands[p.index]
-		if !v.cmd.ReadOnly || !r.usualProgram(v) || r.tellsSecrets(p.index) || v.exports() || !harmlessAssigns(v.cmd.Assigns) {
+		if !v.cmd.ReadOnly || !r.usualProgram(v) || r.tellsSecrets(p.index) || v.exports() || !harmlessAssigns(v.cmd.Assigns) || !harmlessAssigns(v.inherits) {
 			return false, false
 		}
 		inside = true
@@ -225,7 +225,7 @@ func (r *run) editsWorkspace(p *part) bool {
 		return inside(&f.accesses[p.index])
 	case partCommand:
 		v := &f.commands[p.index]
-		if !editCommands[v.base] || !r.usualProgram(v) || !v.cmd.InTable || !harmlessAssigns(v.cmd.Assigns) {
+		if !editCommands[v.base] || !r.usualProgram(v) || !v.cmd.InTable || !harmlessAssigns(v.cmd.Assigns) || !harmlessAssigns(v.inherits) {
 			return false
 		}
 		for _, j := range f.byCommand[p.index] {

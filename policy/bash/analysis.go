@@ -246,6 +246,12 @@ const (
 	Bound
 	// ComputedWord: the command word is known at run time only.
 	ComputedWord
+	// BareShell: a shell without a script, and nothing known on its standard
+	// input.
+	BareShell
+	// ShellInput: a shell takes its commands from standard input, which is known
+	// at run time only (curl URL | sh, source /dev/stdin).
+	ShellInput
 	// ComputedCode: shell code (eval, sh -c, standard input of a shell) is
 	// known at run time only.
 	ComputedCode
@@ -271,6 +277,10 @@ func (k UnknownKind) String() string {
 		return "too complex"
 	case ComputedWord:
 		return "computed command"
+	case BareShell:
+		return "bare shell"
+	case ShellInput:
+		return "shell on standard input"
 	case ComputedCode:
 		return "computed code"
 	case UnknownCode:

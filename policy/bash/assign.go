@@ -186,6 +186,7 @@ func (a *analyzer) assign(st *state, name string, alts []string, appends bool) {
 	if appends {
 		alts = cross(old.alts, alts)
 	}
+	a.noteAssign(name, alts)
 	switch {
 	case v.lower:
 		alts = mapAlts(alts, strings.ToLower)

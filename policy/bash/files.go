@@ -329,8 +329,8 @@ func (a *analyzer) madeMatching(st *state, pat string) []string {
 	if len(a.files) == 0 {
 		return nil
 	}
-	re := compile(pat, 0)
-	if re == nil {
+	match := matcher(pat)
+	if match == nil {
 		return nil
 	}
 	var out []string
@@ -340,7 +340,7 @@ func (a *analyzer) madeMatching(st *state, pat string) []string {
 			if !strings.HasPrefix(pat, "/") && d != "" {
 				rel = strings.TrimPrefix(p, strings.TrimSuffix(d, "/")+"/")
 			}
-			if loc := re.FindStringIndex(rel); loc != nil && loc[0] == 0 && loc[1] == len(rel) && sameDepth(pat, rel) {
+			if match(rel) && sameDepth(pat, rel) {
 				out = append(out, rel)
 			}
 		}

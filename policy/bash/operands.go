@@ -102,23 +102,6 @@ func (a *analyzer) writeOperands(v *invocation, g *args) {
 	a.each(v, ops, e)
 }
 
-// unknownWrites is a program that writes files whose names and contents its input
-// gives. When the script made that input, any file may hold what it says.
-func (a *analyzer) unknownWrites(v *invocation, ops []Word) {
-	made := v.st.in != nil && !v.st.in.pure
-	for _, w := range ops {
-		made = made || !w.Known() || a.written(v.st, w.Text) != nil
-	}
-	if in := v.st.in; in != nil {
-		for _, f := range in.from {
-			made = made || a.written(v.st, f) != nil
-		}
-	}
-	if made {
-		a.keepMade(&text{alts: []string{anyText}})
-	}
-}
-
 // changed records files that a program made or changed by its operands.
 func (a *analyzer) changed(v *invocation, ops []Word) {
 	name := baseName(v.argv[0].Text)

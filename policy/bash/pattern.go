@@ -46,6 +46,47 @@ func compile(pat string, mode pattern.Mode) *regexp.Regexp {
 	return re
 }
 
+// matcher reports whether a whole name matches pat, in which a star also stands
+// for slashes; nil when pat cannot be read. The usual patterns need no regular
+// expression.
+func matcher(pat string) func(string) bool {
+	if len(pat) <= 1024 && !hasHole(pat) && !strings.ContainsAny(pat, `[]()\!+@{}`) {
+		return func(s string) bool { return starMatch(pat, s) }
+	}
+	re := compile(pat, 0)
+	if re == nil {
+		return nil
+	}
+	return func(s string) bool {
+		loc := re.FindStringIndex(s)
+		return loc != nil && loc[0] == 0 && loc[1] == len(s)
+	}
+}
+
+// starMatch matches a pattern of literals, "*" and "?".
+func starMatch(pat, s string) bool {
+	star, retry := -1, 0
+	p, i := 0, 0
+	for i < len(s) {
+		switch {
+		case p < len(pat) && pat[p] == '*':
+			star, retry = p, i
+			p++
+		case p < len(pat) && pat[p] == '?':
+			_, n := utf8.DecodeRuneInString(s[i:])
+			p, i = p+1, i+n
+		case p < len(pat) && pat[p] == s[i]:
+			p, i = p+1, i+1
+		case star >= 0:
+			retry++
+			p, i = star+1, retry
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pat[p:], "*") == ""
+}
+
 // trim applies #, ##, %, %%, ^, ^^, comma and double comma.
 func trim(op syntax.ParExpOperator, s, pat string) string {
 	switch op {

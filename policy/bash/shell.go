@@ -276,15 +276,26 @@ func (a *analyzer) shellInput(v *invocation, g *shellArgs) {
 		if !g.interactive && a.depth > 0 {
 			a.setOpaque()
 		}
-		a.noteHere(ComputedCode, "shell without a script")
+		a.noteHere(BareShell, baseName(v.argv[0].Text)+" without a script")
 		return
 	}
 	if g.noexec {
 		return
 	}
+	a.shellReads(v.argv[0].Text, t)
 	a.evalText(v, t)
 	if g.interactive {
 		a.interactivePrompts(v.st)
+	}
+}
+
+// shellReads notes that a shell runs text from standard input that is not known.
+func (a *analyzer) shellReads(name string, t *text) {
+	for _, s := range t.alts {
+		if hasHole(s) && !t.pure {
+			a.noteHere(ShellInput, baseName(name))
+			return
+		}
 	}
 }
 

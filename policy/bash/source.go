@@ -40,7 +40,15 @@ func (a *analyzer) sourceText(v *invocation, w Word, params []Word) {
 		st.params, st.more = wordTexts(a, st, params)
 		defer func() { st.params, st.more = saved, more }()
 	}
+	n, stream := a.namesDescriptor(st, w.Text)
 	for _, t := range texts {
+		if stream && n == "0" {
+			if t.isWorld() && st.in == nil {
+				a.noteHere(BareShell, v.argv[0].Text+" "+w.Text)
+			} else {
+				a.shellReads(v.argv[0].Text+" "+w.Text, t)
+			}
+		}
 		a.evalText(v, t)
 	}
 }
