@@ -123,6 +123,9 @@ func (s *stdio) stream(i int) Stream {
 	return passed
 }
 
+// resolveUnix is the Landlock ABI that judges connections to socket files.
+const resolveUnix = 9
+
 // describe lists what holds which part. It is called when the plan is complete.
 func (l *launch) describe() {
 	e := &l.enforced
@@ -176,6 +179,11 @@ func (l *launch) describe() {
 	}
 	if l.namespaces&nsIPC == 0 {
 		gap("System V and POSIX queues", "no ipc namespace", "their system calls are refused, inside the run too")
+	}
+	if l.view && e.LandlockABI < resolveUnix {
+		e.Parts = append(e.Parts, Part{Part: "UNIX sockets", Mechanism: "mount view: those at the start are hidden; one that is bound later below a directory granted for reading is reached"})
+	} else if l.view {
+		part("UNIX sockets", "mount view + landlock")
 	}
 	if !l.view && l.spec.UnixSockets {
 		gap("UNIX sockets", "no mount view: the family is allowed as a whole", "Landlock scopes abstract ones; any socket file the user may reach can be connected to")

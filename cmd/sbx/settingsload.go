@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +90,9 @@ func settingsFailure(err error) error {
 	hint := "sbx policy sources lists the files that are read"
 	if e, ok := errors.AsType[*settings.Error](err); ok && e.File != "" {
 		hint = "correct that file; nothing was decided without it"
+		if _, err := os.Stat(e.File); errors.Is(err, fs.ErrPermission) { // sudo and su leave HOME as it was
+			hint = fmt.Sprintf("uid %d may not look there; set HOME to your own home directory", os.Geteuid())
+		}
 	}
 	return &failure{code: exitSandbox, stage: "policy", hint: hint, err: err}
 }
