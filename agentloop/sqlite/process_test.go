@@ -36,6 +36,8 @@ func playRole(role string, args []string) int {
 	switch role {
 	case "append":
 		err = roleAppend(args[0])
+	case "some":
+		err = roleSome(args[0], args[1])
 	case "full":
 		err = roleFull(args[0])
 	case "open":
@@ -334,5 +336,44 @@ func TestFullDiskStopsAppendUntilThereIsSpace(t *testing.T) {
 	cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	if err := cmd.Run(); err != nil {
 		t.Error(err)
+	}
+}
+
+// roleSome appends so many rows, one after the other.
+func roleSome(path, count string) error {
+	s, err := Open(path, Options{})
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(count)
+	for i := 0; i < n && err == nil; i++ {
+		_, err = s.Append(context.Background(), record(i))
+	}
+	return errors.Join(err, s.Close())
+}
+
+// A kill does not show whether the disk was waited for: the kernel has the pages.
+// So the system calls are counted.
+func TestEachRowWaitsForTheDisk(t *testing.T) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Skip("no strace")
+	}
+	flushes := func(rows int) int {
+		trace := filepath.Join(t.TempDir(), "trace")
+		cmd := child(t, "some")
+		cmd.Args = append([]string{"strace", "-f", "-qq", "-o", trace, "-e", "trace=fsync,fdatasync", os.Args[0]}, newPath(t), strconv.Itoa(rows))
+		cmd.Path, _ = exec.LookPath("strace")
+		if err := cmd.Run(); err != nil {
+			t.Skip("strace may not trace here:", err)
+		}
+		text, err := os.ReadFile(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "sync(")
+	}
+	few, many := flushes(5), flushes(45)
+	if many-few < 40 {
+		t.Errorf("%d flushes for 5 rows, %d for 45: want one more for each", few, many)
 	}
 }
