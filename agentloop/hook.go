@@ -163,10 +163,14 @@ type HookOutcome struct {
 // HookNotice is text of a hook for the user: a failure that let pass, the error
 // text of a PostToolUse hook, a systemMessage.
 type HookNotice struct {
-	Time                              time.Time
-	Hook, Event, Session, Agent, Call string
-	Text                              string
-	Failed                            bool
+	Time    time.Time `json:"time"`
+	Hook    string    `json:"hook"`
+	Event   string    `json:"event"`
+	Session string    `json:"session_id"`
+	Agent   string    `json:"agent_name,omitempty"`
+	Call    string    `json:"call_id,omitempty"`
+	Text    string    `json:"text"`
+	Failed  bool      `json:"failed"`
 }
 
 // HookRun is one hook of a chain in a trace.

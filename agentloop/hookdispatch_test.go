@@ -124,3 +124,18 @@ func TestSessionEventsFireOnce(t *testing.T) {
 		t.Errorf("events %q", got)
 	}
 }
+
+// What a hook has for the user reaches the clients of the session.
+func TestHookNoticesAreEvents(t *testing.T) {
+	w := hookedWorld(t, HookSpec{Event: "PostToolUse", Command: "echo no linter for AKIAABCDEFGHIJKLMNOP >&2; exit 1"})
+	w.bash("true")
+	got := ""
+	for _, e := range w.s.events.ring {
+		if e.Type == EventHookNotice {
+			got += string(e.Data)
+		}
+	}
+	if !strings.Contains(got, "no linter for [secret]") || !strings.Contains(got, `"failed":true`) {
+		t.Errorf("events %q", got)
+	}
+}

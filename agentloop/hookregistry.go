@@ -264,12 +264,25 @@ func (o HookOutcome) fitting(kind hookEvent) HookOutcome {
 	return o
 }
 
+// EventHookNotice is the type of a session's event that holds a [HookNotice].
+const EventHookNotice = "hook.notice"
+
+// tell hands a text for the user to the clients of the session, masked, and to
+// whom the registry was told of.
 func (r *HookRegistry) tell(h Hook, e HookEvent, text string, failed bool) {
-	if text == "" || r.notify == nil {
+	if text == "" {
 		return
 	}
-	r.notify(HookNotice{Time: time.Now().UTC(), Hook: h.Name(), Event: e.Event, Session: e.Session, Agent: e.Agent,
-		Call: e.Call, Text: text, Failed: failed})
+	n := HookNotice{Time: time.Now().UTC(), Hook: h.Name(), Event: e.Event, Session: e.Session, Agent: e.Agent,
+		Call: e.Call, Text: text, Failed: failed}
+	if s := e.session; s != nil && s.events != nil {
+		shown := n
+		shown.Text = s.secrets.Mask(n.Text)
+		s.events.Publish(EventHookNotice, shown)
+	}
+	if r.notify != nil {
+		r.notify(n)
+	}
 }
 
 // PreToolUse returns the hooks as the engine asks them, for policy.Config.Hooks.

@@ -107,8 +107,7 @@ func (p *policies) load(_ context.Context, peer agentloop.Peer, r agentloop.Sess
 		}
 	}
 	for _, h := range e.Hooks {
-		out.Hooks = append(out.Hooks, agentloop.HookSpec{Event: h.Event, Matcher: h.Matcher, If: h.If, Command: h.Command, Timeout: h.Timeout,
-			ContinueOnFailure: h.ContinueOnFailure, Source: h.Source})
+		out.Hooks = append(out.Hooks, agentloop.HookSpec(h))
 	}
 	for _, n := range e.Ignored {
 		out.Warnings = append(out.Warnings, "ignored: "+n.String())

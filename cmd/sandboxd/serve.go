@@ -167,7 +167,13 @@ func (d *parts) build(ctx context.Context) error {
 	d.policies = newPolicies()
 	d.asks = agentloop.NewAskQueue(agentloop.AskQueueOptions{Store: d.store, Timeout: d.o.ask, SaveRule: saveRule, Metrics: metrics,
 		Session: func(id string) (*agentloop.Session, bool) { return d.sessions.Find(id) }})
-	hooks, err := agentloop.NewHookRegistry(agentloop.HookRegistryOptions{})
+	hooks, err := agentloop.NewHookRegistry(agentloop.HookRegistryOptions{
+		Hooks: []agentloop.Hook{agentloop.RedactionHook{}},
+		// Its text may hold what the hook saw: it goes to the session's events.
+		Notify: func(n agentloop.HookNotice) {
+			d.log.Warn("hook", "session", n.Session, "call", n.Call, "hook", n.Hook, "event", n.Event, "failed", n.Failed)
+		},
+	})
 	if err != nil {
 		return err
 	}
