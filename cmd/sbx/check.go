@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +45,9 @@ func (p *program) check(c *cli.Context) error {
 	cwd, err := checkCwd(c)
 	if err != nil {
 		return err
+	}
+	if st, err := os.Stat(cwd); c.IsSet("cwd") && (err != nil || !st.IsDir()) {
+		p.note("note", "there is no directory "+cwd+" here: nothing could start in it")
 	}
 	if c.IsSet("batch") {
 		if c.Args().Len() > 0 || c.IsSet("tool") || c.IsSet("args") {
@@ -103,6 +108,14 @@ func flagsBehindScript(c *cli.Context) (args []string, ok bool) {
 	return append(append(args, words[1:]...), "--", words[0]), true
 }
 
+// plainJSONError is err without the names of our types.
+func plainJSONError(err error) string {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return "it is a JSON " + kind.Value
+	}
+	return err.Error()
+}
+
 func checkStatus(v policy.Verdict) error {
 	switch v {
 	case policy.Allow:
@@ -150,7 +163,7 @@ func checkedCall(c *cli.Context, cwd string) (call policy.Call, title string, er
 		}
 		args, err := policy.DecodeArgs([]byte(c.String("args")))
 		if err != nil {
-			return call, "", misuse(`write an object, as in --args '{"file_path":"x"}'`, "--args: %v", err)
+			return call, "", misuse(`write an object, as in --args '{"file_path":"x"}'`, "--args is no JSON object: %s", plainJSONError(err))
 		}
 		return policy.Call{Tool: c.String("tool"), Args: args, Cwd: cwd}, c.String("tool") + " " + c.String("args"), nil
 	}

@@ -44,7 +44,7 @@ func (p *program) checkBatch(c *cli.Context, cwd string) error {
 	}
 	out := bufio.NewWriterSize(p.stdout, 64<<10)
 	if err := answerLines(c.Context, eng, cwd, bufio.NewReaderSize(in, 64<<10), out); err != nil {
-		return &failure{code: exitSandbox, stage: "batch", err: err}
+		return &failure{code: exitSandbox, stage: "batch", hint: "name a file with one JSON object a line; what was answered before stands on standard output", err: err}
 	}
 	if err := out.Flush(); err != nil {
 		return &failure{code: exitSandbox, stage: "output", hint: "see that standard output can be written", err: err}
@@ -74,7 +74,7 @@ func answerLines(ctx context.Context, eng *policy.Engine, cwd string, in *bufio.
 		} else {
 			answer = answerLine(ctx, eng, cwd, line)
 		}
-		if _, err := out.Write(append(answer, '\n')); err != nil {
+		if _, err := out.Write(append(escapeControls(answer), '\n')); err != nil {
 			return err
 		}
 		if err == io.EOF {

@@ -76,10 +76,11 @@ func report(stderr io.Writer, err error) {
 }
 
 // oneLine makes text that may hold names of files safe for one terminal line:
-// control characters become question marks.
+// control characters, and those that turn text around or do not show, become
+// question marks.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r > 0xa0 && unseen(r) {
 			return '?'
 		}
 		return r

@@ -37,6 +37,9 @@ func permissionsCommand(p *program) *cli.Command {
 }
 
 func (p *program) permissionsList(c *cli.Context) error {
+	if err := noOperands(c, "add and rm take rules; --policy FILE names a file"); err != nil {
+		return err
+	}
 	e, err := p.loadSettings(c)
 	if err != nil {
 		return err

@@ -40,6 +40,15 @@ func policyCommand(p *program) *cli.Command {
 	}
 }
 
+// noOperands refuses words behind the flags of a command that takes none: one
+// that is left unread looks as if it had been obeyed.
+func noOperands(c *cli.Context, hint string) error {
+	if c.Args().Len() > 0 {
+		return misuse(hint, "%s takes no operand: %s", c.Command.HelpName, c.Args().First())
+	}
+	return nil
+}
+
 // sourceLine is one source in the answer of sbx policy sources.
 type sourceLine struct {
 	Source  string `json:"source"`
@@ -64,6 +73,9 @@ func sourceTable() []sourceLine {
 }
 
 func (p *program) policySources(c *cli.Context) error {
+	if err := noOperands(c, "name a file by --policy FILE"); err != nil {
+		return err
+	}
 	e, err := p.loadSettings(c)
 	if err != nil {
 		return err

@@ -15,6 +15,9 @@ import (
 // policyLint prints what is wrong in the policy files, one line each, and ends
 // with status 1 when there is an error or a warning.
 func (p *program) policyLint(c *cli.Context) error {
+	if err := noOperands(c, "name a file by --policy FILE"); err != nil {
+		return err
+	}
 	e, err := p.loadSettings(c)
 	if err != nil {
 		return err

@@ -78,6 +78,9 @@ func limitLines(l settings.Limits) []shown {
 }
 
 func (p *program) policyShow(c *cli.Context) error {
+	if err := noOperands(c, "name a file by --policy FILE"); err != nil {
+		return err
+	}
 	e, err := p.loadSettings(c)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -31,6 +32,11 @@ func (p *program) loadSettings(c *cli.Context) (*settings.Effective, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return nil, &failure{code: exitSandbox, stage: "workspace", hint: "change to a directory that exists", err: err}
+	}
+	for _, name := range []string{"policy", "settings"} {
+		if slices.Contains(c.StringSlice(name), "") {
+			return nil, misuse("name a file", "--%s is empty", name)
+		}
 	}
 	o := settings.Options{
 		Environ:        p.environ,

@@ -164,6 +164,9 @@ func filesToTrust(e *settings.Effective, paths, digests []string) ([]fileToTrust
 }
 
 func (p *program) trustList(c *cli.Context) error {
+	if err := noOperands(c, "it lists every trusted file"); err != nil {
+		return err
+	}
 	store, err := p.trustStore()
 	if err != nil {
 		return err

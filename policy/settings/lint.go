@@ -44,7 +44,7 @@ func (e *Effective) Lint(installed func(string) bool, now time.Time) []Finding {
 	}
 	for _, h := range e.Hooks {
 		if strings.Contains(h.Matcher, "(") {
-			out = append(out, Finding{h.Source.File, h.Source.Line, "warning", fmt.Sprintf("hook matcher %s is read as a rule", quote(h.Matcher)), "write the rule in if, and the tool in matcher"})
+			out = append(out, Finding{h.Source.File, h.Source.Line, "info", fmt.Sprintf("hook matcher %s is read as a rule", quote(h.Matcher)), "Claude Code writes the rule in if, and the tool in matcher"})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Finding) int {
