@@ -179,6 +179,7 @@ func BenchmarkLaunchesAtOnce(b *testing.B) {
 		fmt.Fprintln(&out, compared("plain / Runner, base tier, warm (>= 0.8 of plain)", rate["plain"]/rate["Runner, base tier, warm"], 1/0.8))
 		fmt.Fprintln(&out, compared("plain / Runner, base tier (>= 0.8 of plain)", rate["plain"]/rate["Runner, base tier"], 1/0.8))
 		if peer := rate["bwrap"]; peer > 0 {
+			fmt.Fprintln(&out, compared("bwrap / Runner, base tier, warm (>= 4x bwrap)", peer/rate["Runner, base tier, warm"], 1/4.0))
 			fmt.Fprintln(&out, compared("bwrap / Runner, base tier (>= 4x bwrap)", peer/rate["Runner, base tier"], 1/4.0))
 		}
 		fmt.Fprint(os.Stderr, out.String())

@@ -7,14 +7,15 @@ import (
 )
 
 // warm keeps keepers ready, by their namespaces, so that a run need not wait for
-// the exec of one and for a network namespace. A keeper is used once. The zero
-// value keeps none.
+// the start of one and for a network namespace. A keeper is used once. Keepers are
+// copies of one that waits, which is started once. The zero value is ready.
 type warm struct {
-	mu     sync.Mutex
-	ready  map[uint64][]*child.Process
-	coming map[uint64]int // are being made
-	closed bool
-	makers sync.WaitGroup
+	mu      sync.Mutex
+	nursery *child.Nursery
+	ready   map[uint64][]*child.Process
+	coming  map[uint64]int // are being made
+	closed  bool
+	makers  sync.WaitGroup
 }
 
 // take returns a keeper that waits for its plan, or nil, and has up to keep of
@@ -23,6 +24,13 @@ func (w *warm) take(namespaces uint64, keep int) *child.Process {
 	if keep <= 0 {
 		return nil
 	}
+	if p := w.waiting(namespaces, keep); p != nil {
+		return p
+	}
+	return w.make(namespaces)
+}
+
+func (w *warm) waiting(namespaces uint64, keep int) *child.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var taken *child.Process
@@ -39,15 +47,51 @@ func (w *warm) take(namespaces uint64, keep int) *child.Process {
 	return taken
 }
 
-// add makes one keeper. A failure is no error here: the run that finds none makes
-// its own and reports what stands against it.
+// make copies a keeper. A failure is no error here: the run makes its own and
+// reports what stands against it.
+func (w *warm) make(namespaces uint64) *child.Process {
+	n := w.source()
+	if n == nil {
+		return nil
+	}
+	p, err := n.StartKeeper(child.Options{Namespaces: namespaces})
+	if err != nil {
+		w.forget(n)
+		return nil
+	}
+	return p
+}
+
+// source is the nursery, started when it is first needed.
+func (w *warm) source() *child.Nursery {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nursery == nil && !w.closed {
+		if n, err := child.NewNursery(); err == nil {
+			w.nursery = n
+		}
+	}
+	return w.nursery
+}
+
+// forget ends a nursery that failed: it may have been killed. The next run starts
+// another.
+func (w *warm) forget(n *child.Nursery) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nursery == n {
+		w.nursery = nil
+		n.Close()
+	}
+}
+
 func (w *warm) add(namespaces uint64) {
-	p, err := child.StartKeeper(child.Options{Namespaces: namespaces})
+	p := w.make(namespaces)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.coming[namespaces]--
 	switch {
-	case err != nil:
+	case p == nil:
 	case w.closed:
 		p.Close()
 	default:
@@ -65,6 +109,10 @@ func (w *warm) close() {
 		}
 	}
 	clear(w.ready)
+	if w.nursery != nil {
+		w.nursery.Close()
+		w.nursery = nil
+	}
 	w.mu.Unlock()
 	w.makers.Wait()
 }

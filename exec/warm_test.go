@@ -27,6 +27,9 @@ func TestWarmRunsAreAsColdOnes(t *testing.T) {
 		}
 		for i := range 6 {
 			waiting := waitForKeepers(warm, i > 0)
+			if i > 0 && waiting == nil {
+				t.Fatalf("run %d: no keeper waits", i)
+			}
 			name := filepath.Join(work, strconv.Itoa(i))
 			if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
@@ -117,6 +120,30 @@ func TestKilledWarmKeeperIsReplaced(t *testing.T) {
 				}
 			}
 			r.warm.mu.Unlock()
+			time.Sleep(20 * time.Millisecond) // for the kill to be over
+		}
+	})
+}
+
+// A nursery that was killed is replaced, and no run notices.
+func TestKilledNurseryIsReplaced(t *testing.T) {
+	each(t, func(t *testing.T, s Spec, work string) {
+		r := NewRunner(host)
+		r.Warm = 1
+		defer r.Close()
+		for i := range 3 {
+			res, err := r.Run(t.Context(), sh(s, "exit 4"))
+			if err != nil || res.ExitCode != 4 {
+				t.Fatalf("run %d: %v, exit code %d", i, err, res.ExitCode)
+			}
+			r.warm.makers.Wait()
+			n := r.warm.source()
+			if n == nil {
+				t.Fatalf("run %d: no nursery", i)
+			}
+			if err := n.Kill(); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(20 * time.Millisecond) // for the kill to be over
 		}
 	})

@@ -79,6 +79,7 @@ var self = sync.OnceValues(func() (int, error) {
 // Process is a started keeper.
 type Process struct {
 	pidfd   int
+	copied  int // the pidfd that the last msgCopied carried
 	control *os.File
 	raw     syscall.RawConn
 	// Scoped reports that the end of the tree cannot be outrun: the keeper is

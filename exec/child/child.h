@@ -132,7 +132,8 @@ enum message_type {
 	MSG_DONE,      // a = 1 if the command ended, b = 1 if the run had too many tasks, v = usage of everything reaped, v[3] = most tasks that were counted
 	MSG_SAMPLE,    // v[0] = tasks, v[1] = private resident bytes, v[2] = shared resident bytes
 	MSG_PTY,       // carries the controlling end of the terminal
-	MSG_EARLY,     // a keeper made ahead has its namespaces
+	MSG_EARLY,     // a copied keeper has its namespaces
+	MSG_COPIED,    // a = 0 or an errno, carries the pidfd of a copied keeper
 	// starter to keeper
 	MSG_PLAN = 32, // carries the plan and its descriptors
 	MSG_SIGNAL,    // a = signal, to the command's process group
@@ -140,6 +141,7 @@ enum message_type {
 	MSG_END,       // kill the whole tree, report, leave
 	MSG_MEASURE,   // answer with MSG_SAMPLE
 	MSG_GO,        // OP_WAIT is over
+	MSG_COPY,      // carries a socket: copy yourself, v = namespaces, uid, gid
 };
 
 struct message {
@@ -200,6 +202,7 @@ struct early {
 	int pidfd, control;
 };
 struct early child_early(void);
+void keeper_copy(const struct message *m, int control);
 extern unsigned long caller_slack;
 
 // signals.c: count signals of list, at most MAX_CAUGHT, go into pipe until they

@@ -1,7 +1,7 @@
-// A keeper made ahead, by a process that is going to run one command: before the
-// Go runtime starts. Namespaces take as long to make as the runtime takes to
-// start, so both are done at once. It is a copy of a process in which nothing has
-// happened yet but the start of libc, and needs no exec of its own.
+// Keepers made by copying a process in which nothing has happened yet but the start
+// of libc: another keeper that waits, or a process that is going to run one
+// command, before the Go runtime starts. Namespaces take as long to make as the runtime takes to
+// start, so both are done at once. A copy needs no exec of its own.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -77,26 +77,65 @@ static void forget(int argc, char **argv, char **envp)
 	prctl(PR_SET_NAME, KEEPER_NAME, 0, 0, 0);
 }
 
-// become is the rest of this copy's life. The identity is mapped as start_child
-// does it; without an exec no capability needs to be carried over.
-static void become(int control, uint64_t flags, uid_t uid, gid_t gid, int argc, char **argv, char **envp)
+// clone_keeper copies this process. It returns the pid, 0 in the copy, or -1. As a
+// sibling the copy is a child of whoever started this process.
+static pid_t clone_keeper(uint64_t flags, uint64_t sibling, int *pidfd)
 {
-	forget(argc, argv, envp);
-	int bad = flags & NEWUSER ? child_map(uid, gid) : 0;
-	if (bad || (control != CONTROL_FD && dup2(control, CONTROL_FD) < 0))
+	struct clone_args a;
+	memset(&a, 0, sizeof a);
+	a.flags = (flags & ~LATER) | CLONE_PIDFD | sibling;
+	a.pidfd = (uint64_t)(uintptr_t)pidfd;
+	a.exit_signal = sibling ? 0 : SIGCHLD; // a sibling has that of this process
+	return (pid_t)syscall(__NR_clone3, &a, sizeof a);
+}
+
+// become is the rest of a copy's life. The identity is mapped as start_child does
+// it; without an exec no capability needs to be carried over. What fails is said
+// in place of the readiness.
+static void become(int control, uint64_t flags, uid_t uid, gid_t gid)
+{
+	int stage = STAGE_START;
+	struct message m = {.type = MSG_EARLY};
+	if (control != CONTROL_FD && dup2(control, CONTROL_FD) < 0)
 		_exit(1);
 	for (int fd = 0; fd < CONTROL_FD; fd++)
 		close(fd);
 	if (syscall(__NR_close_range, CONTROL_FD + 1, ~0u, 0) < 0)
-		_exit(1);
+		goto failed;
+	if (flags & NEWUSER) {
+		stage = STAGE_USERNS;
+		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); // else the map belongs to root (proc(5))
+		if ((m.c = child_map(uid, gid)) != 0)
+			goto failed;
+		stage = STAGE_START;
+	}
 	// What a clone with these flags would do while the starter waits for it.
 	if (flags & LATER && unshare((int)(flags & LATER)) < 0)
-		_exit(1);
-	struct message m = {.type = MSG_EARLY};
+		goto failed;
 	if (keeper_send(&m, -1) < 0)
 		_exit(1);
 	keeper_main(1, flags);
+failed:
+	m.type = MSG_ERROR;
+	m.a = stage;
+	m.b = errno;
+	keeper_send(&m, -1);
 	_exit(1);
+}
+
+// keeper_copy answers MSG_COPY: a keeper that has no plan yet makes another one,
+// with control as its socket, and hands out its pidfd.
+void keeper_copy(const struct message *m, int control)
+{
+	int pidfd = -1;
+	pid_t pid = clone_keeper((uint64_t)m->v[0], CLONE_PARENT, &pidfd);
+	if (pid == 0)
+		become(control, (uint64_t)m->v[0], (uid_t)m->v[1], (gid_t)m->v[2]);
+	struct message answer = {.type = MSG_COPIED, .a = pid < 0 ? errno : 0};
+	close(control);
+	keeper_send(&answer, pidfd);
+	if (pidfd >= 0)
+		close(pidfd);
 }
 
 static void start_early(int argc, char **argv, char **envp)
@@ -108,14 +147,11 @@ static void start_early(int argc, char **argv, char **envp)
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
 	int pidfd = -1;
-	struct clone_args a;
-	memset(&a, 0, sizeof a);
-	a.flags = (flags & ~LATER) | CLONE_PIDFD;
-	a.pidfd = (uint64_t)(uintptr_t)&pidfd;
-	a.exit_signal = SIGCHLD;
-	long pid = syscall(__NR_clone3, &a, sizeof a);
-	if (pid == 0)
-		become(pair[1], flags, uid, gid, argc, argv, envp);
+	pid_t pid = clone_keeper(flags, 0, &pidfd);
+	if (pid == 0) {
+		forget(argc, argv, envp);
+		become(pair[1], flags, uid, gid);
+	}
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]); // the usual way will say why

@@ -49,9 +49,11 @@ static void give_up(int stage, int error, int detail)
 	_exit(1);
 }
 
-// receive_plan waits for the plan and maps it. A warm keeper sits here.
+// receive_plan waits for the plan and maps it. A warm keeper sits here, and copies
+// itself when it is asked to.
 static void receive_plan(struct keeper *k)
 {
+again:;
 	struct message m;
 	struct iovec iov = {&m, sizeof m};
 	char space[CMSG_SPACE(sizeof(int) * (MAX_FDS + 3))];
@@ -59,6 +61,13 @@ static void receive_plan(struct keeper *k)
 	ssize_t n = recvmsg(CONTROL_FD, &h, MSG_CMSG_CLOEXEC);
 	if (n == 0)
 		_exit(0); // the starter went away
+	struct cmsghdr *first = CMSG_FIRSTHDR(&h);
+	if (n == sizeof m && m.type == MSG_COPY && first && first->cmsg_type == SCM_RIGHTS) {
+		int control;
+		memcpy(&control, CMSG_DATA(first), sizeof control);
+		keeper_copy(&m, control);
+		goto again;
+	}
 	if (n != sizeof m || m.type != MSG_PLAN || h.msg_flags & MSG_CTRUNC)
 		give_up(STAGE_PLAN, EPROTO, 0);
 	int plan = -1;

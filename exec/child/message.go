@@ -24,6 +24,7 @@ const (
 	Sample      MessageType = 5
 	msgTerminal MessageType = 6
 	msgEarly    MessageType = 7
+	msgCopied   MessageType = 8
 
 	msgPlan MessageType = 32
 	// Signal sends signal A to the command's process group.
@@ -35,6 +36,7 @@ const (
 	// Measure asks for a Sample.
 	Measure MessageType = 36
 	msgGo   MessageType = 37
+	msgCopy MessageType = 38
 )
 
 // Message is one datagram between starter and keeper. V of ExitedMessage and
@@ -110,24 +112,33 @@ func (p *Process) Receive() (Message, error) {
 			return Message{}, io.ErrUnexpectedEOF
 		}
 		m := decode(buf[:])
-		if m.Type != msgTerminal {
-			return m, nil
+		switch m.Type {
+		case msgTerminal:
+			p.Terminal = terminal(carried(oob[:oobn]))
+			continue
+		case msgCopied:
+			p.copied = carried(oob[:oobn])
 		}
-		p.Terminal = terminal(oob[:oobn])
+		return m, nil
 	}
 }
 
-func terminal(oob []byte) *os.File {
+// carried is the descriptor in a message, or -1.
+func carried(oob []byte) int {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) == 0 {
-		return nil
+		return -1
 	}
 	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) == 0 {
+		return -1
+	}
+	return fds[0]
+}
+
+func terminal(fd int) *os.File {
+	if fd < 0 || unix.SetNonblock(fd, true) != nil {
 		return nil
 	}
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil
-	}
-	return os.NewFile(uintptr(fds[0]), "terminal")
+	return os.NewFile(uintptr(fd), "terminal")
 }
