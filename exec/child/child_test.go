@@ -17,6 +17,9 @@ import (
 // TestMain runs the tests as children of process 1 of a private pid namespace:
 // the keeper uses kill(-1), and a fault there must not reach the machine.
 func TestMain(m *testing.M) {
+	if os.Getenv(asStreams) != "" {
+		os.Exit(streamsProgram())
+	}
 	if os.Getenv(asEarly) != "" {
 		os.Exit(earlyProgram())
 	}

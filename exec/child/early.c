@@ -142,6 +142,10 @@ static void start_early(int argc, char **argv, char **envp)
 {
 	uint64_t flags;
 	int pair[2];
+	// The socket must not become a standard stream of a caller that closed one.
+	for (int fd = 0; fd < CONTROL_FD; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			return;
 	if (foresee(argc, argv, &flags) < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return;
 	uid_t uid = geteuid();

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	asEarly    = "SANDBOXD_TEST_EARLY" // the namespaces that the program asks for
+	asStreams  = "SANDBOXD_TEST_STREAMS" // be streamsProgram
+	asEarly    = "SANDBOXD_TEST_EARLY"   // the namespaces that the program asks for
 	allSpaces  = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWNET
 	earlyWord  = "word-that-nobody-else-has" // in the environment, an argument and a descriptor
 	earlySplit = "word-that-"
@@ -175,6 +176,41 @@ func TestEarlyKeeperIsTheOneAskedForOrNone(t *testing.T) {
 			t.Errorf("%v for namespaces %x: %s, want early %v", tt.args, tt.ns, kind, tt.early)
 		}
 	}
+}
+
+// The socket to the keeper is none of the standard streams, closed or not.
+func TestEarlyKeeperTakesNoStandardStream(t *testing.T) {
+	for _, closed := range []string{"<&-", ">&-", "2>&-", "<&- >&- 2>&-"} {
+		c := osexec.Command("/bin/sh", "-c", `"$0" run -- true 3>&1 `+closed+`; exit 0`, testBinary(t))
+		c.Env = append(os.Environ(), asEarly+"=0", asStreams+"=1")
+		out, err := c.CombinedOutput()
+		if err != nil || string(out) != "no socket\n" {
+			t.Errorf("%s: %v: %s", closed, err, out)
+		}
+	}
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// streamsProgram tells on descriptor 3 whether a standard stream is a socket.
+func streamsProgram() int {
+	out := os.NewFile(3, "out")
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+			fmt.Fprintln(out, "a socket is descriptor", fd)
+			return 0
+		}
+	}
+	fmt.Fprintln(out, "no socket")
+	return 0
 }
 
 // A keeper that nobody takes ends with the program that made it.
