@@ -96,6 +96,9 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 	g.Paths = slices.Concat(g.Paths, r.Call.Paths)
 	overrideLimits(&g.Limits, r.Call.Limits, in.ManagedLimits)
 	if !s.onlyRules() {
+		if err := r.limitTime(&g.Limits, in.Grant.Limits); err != nil {
+			return g, nil, err
+		}
 		g.Workspace = s.workspace
 		g.ReadOnlyWorkspace = s.Mode() == policy.ModePlan
 		dir, err := callDir(r.Call)

@@ -38,7 +38,7 @@ func (d *Dispatcher) SelfTest(ctx context.Context, s *Session) error {
 	}
 	script := `exec 3<"$2" || exit 5; if [ -d "$1" ]; then ls -A -- "$1"; else head -c 1 -- "$1"; fi`
 	p.spec.Argv = []string{shell, "-c", script, "self-test", denied, shell}
-	p.spec.Limits = exec.Limits{Wall: maxToolTime, Tasks: p.spec.Limits.Tasks}
+	p.spec.Limits = exec.Limits{Wall: policy.DefaultCommandTimeout, Tasks: p.spec.Limits.Tasks}
 	res, err := d.o.Runner.Run(ctx, p.spec)
 	switch {
 	case err != nil:

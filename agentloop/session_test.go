@@ -406,6 +406,20 @@ func TestLimitsOfRunBash(t *testing.T) {
 		})
 	}
 	w.t = t
+	w.edit = func(p *PolicyInForce) { denying()(p); p.Grant.Limits.Timeout = 600 * time.Second }
+	w.s = w.session()
+	if res := w.call("run_bash", policy.Args{"command": "true", "timeout": 500.0}); res.Spec.Limits.Wall != 500*time.Second || len(res.Notes) > 0 {
+		t.Errorf("the policy raises it: %v %q", res.Spec.Limits.Wall, res.Notes)
+	}
+	w.edit = denying()
+	w.s = w.session()
+	attended := w.d.Dispatch(t.Context(), w.s, ToolCall{Call: policy.BashCall("true", ""), Attended: true, Limits: policy.GrantLimits{Timeout: 900 * time.Second}})
+	if attended.Spec.Limits.Wall != 900*time.Second {
+		t.Errorf("a person's call: %v", attended.Spec.Limits.Wall)
+	}
+	if res := w.call("read_file", policy.Args{"file_path": "/etc/hostname"}); res.Spec.Limits.Wall != policy.ToolTimeout {
+		t.Errorf("a file tool: %v", res.Spec.Limits.Wall)
+	}
 	res := w.call("run_bash", policy.Args{"command": "sleep 30.9; echo no", "timeout": 0.3})
 	if res.Status != StatusTimeout || !strings.Contains(res.Output, "timed out after 300ms") {
 		t.Errorf("%v %q", res.Status, res.Output)

@@ -76,9 +76,6 @@ func (r *ToolRun) Note(format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
 
-// Limit sets the wall time of the command, in place of the call's.
-func (r *ToolRun) Limit(l policy.GrantLimits) { r.Call.Limits = l }
-
 // Command starts one command under the confinement of the call and returns when
 // nothing of it is left. The error says that nothing ran.
 func (r *ToolRun) Command(ctx context.Context, c Command) (*exec.Result, error) {

@@ -10,13 +10,6 @@ import (
 	"sandboxd/policy"
 )
 
-const (
-	// defaultToolTime and maxToolTime bound a call of run_bash (requirement 107);
-	// a policy that sets a longer limit raises the maximum to it.
-	defaultToolTime = 60 * time.Second
-	maxToolTime     = 120 * time.Second
-)
-
 // bashTool runs a script, or one command without a shell.
 type bashTool struct{}
 
@@ -35,11 +28,6 @@ func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 		}
 		// No start files: what a login shell reads is not part of the call.
 		argv = []string{"bash", "--noprofile", "--norc", "-c", script}
-	}
-	if !r.Session.onlyRules() {
-		if err := r.limitTime(); err != nil {
-			return "", err
-		}
 	}
 	res, err := r.Command(ctx, Command{Argv: argv})
 	if err != nil {
@@ -68,40 +56,29 @@ func exitLine(res *exec.Result, wall time.Duration) string {
 	return ""
 }
 
-// limitTime applies the argument timeout: seconds, or milliseconds under the
-// names and the fields of clients that count so.
-func (r *ToolRun) limitTime() error {
-	policyTime := r.grant.Limits.Timeout
-	most := max(maxToolTime, policyTime)
-	want := r.Call.Limits.Timeout
-	if want == 0 {
-		asked, err := askedTime(r.Call)
-		if err != nil {
+// limitTime bounds the wall time of a call: what the call asks for, in its limits
+// or its arguments, within what the policy and the defaults allow (requirement
+// 107).
+func (r *ToolRun) limitTime(l *policy.GrantLimits, ofPolicy policy.GrantLimits) error {
+	if r.Call.Attended {
+		return nil
+	}
+	asked := r.Call.Limits.Timeout
+	if asked == 0 && policy.CanonicalTool(r.Call.Tool) == "run_bash" {
+		var err error
+		if asked, err = askedTime(r.Call); err != nil {
 			return err
 		}
-		want = asked
 	}
-	switch {
-	case want == 0 && policyTime > 0:
-		want = policyTime
-	case want == 0:
-		want = defaultToolTime
-	case want < 0 || want > most:
-		r.Note("timeout %s was clamped to %v", timeText(want), most)
-		want = most
+	wall, note := policy.CallTimeout(r.Call.Tool, asked, ofPolicy.Timeout)
+	if note != "" {
+		r.Note("%s", note)
 	}
-	r.Call.Limits.Timeout = want
+	l.Timeout = wall
 	return nil
 }
 
-func timeText(d time.Duration) string {
-	if d < 0 {
-		return "none"
-	}
-	return d.String()
-}
-
-// askedTime reads the arguments timeout and timeout_ms. Claude Code's Bash takes
+// askedTime reads the arguments timeout, in seconds, and timeout_ms. Claude Code's Bash takes
 // milliseconds in timeout.
 func askedTime(c ToolCall) (time.Duration, error) {
 	for _, f := range []struct {

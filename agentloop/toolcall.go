@@ -20,6 +20,9 @@ type ToolCall struct {
 	IO   CallIO
 	// Limits tighten or replace those of the policy; zero fields leave them.
 	Limits policy.GrantLimits
+	// Attended: a person waits for it, as in sbx exec. It may take as long as it
+	// likes, unless a limit says otherwise; a call of an agent may not.
+	Attended bool
 	// Tier and BestEffort are those of [exec.Spec].
 	Tier       exec.Tier
 	BestEffort bool
