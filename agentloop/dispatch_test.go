@@ -12,6 +12,7 @@ import (
 
 	"sandboxd/exec"
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 // memoryLog keeps rows in memory, or refuses them.
@@ -66,7 +67,7 @@ func newWorld(t *testing.T, edit func(*PolicyInForce), more ...func(*world)) *wo
 	w.host.file("home/u/w/.git/HEAD", "ref: refs/heads/main\n", 0o644)
 	real := exec.LoadHost(w.host.CacheDir)
 	if real.LandlockABI == 0 {
-		t.Skip("no Landlock")
+		require.Missing(t, require.Landlock, "none here")
 	}
 	runner := exec.NewRunner(real)
 	runner.CacheDir = w.host.CacheDir

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // TestGuardNeverTouchesTheOutside: links of every kind lead to a directory
@@ -101,7 +103,7 @@ func TestOpenDirAtFollowsNoLink(t *testing.T) {
 // root's rights, which would hide what the guard cannot do without them.
 func TestGuardAsOrdinaryUser(t *testing.T) {
 	if unix.Geteuid() != 0 {
-		t.Skip("is one")
+		require.NotHere(t, "is one")
 	}
 	g := newGuarded(t, 1000)
 	self, err := os.ReadFile("/proc/self/exe")
@@ -243,12 +245,12 @@ func TestGuardOnAnotherFileSystem(t *testing.T) {
 	guardUsers(t, func(g *guarded) {
 		state, err := os.MkdirTemp("/dev/shm", "guard-test-")
 		if err != nil {
-			t.Skip(err)
+			require.Missing(t, require.Host, err)
 		}
 		defer os.RemoveAll(state)
 		var a, b unix.Stat_t
 		if unix.Stat(state, &a) != nil || unix.Stat(g.w, &b) != nil || a.Dev == b.Dev {
-			t.Skip("one file system")
+			require.Missing(t, require.Host, "one file system")
 		}
 		g.state = state
 		g.sh("git init -q .; mkdir .vscode; echo old > .vscode/s")
@@ -270,9 +272,7 @@ func TestGuardOnAnotherFileSystem(t *testing.T) {
 // TestGuardOfFilesOfAnotherUser: the workspace is a user's, but what was planted
 // is root's, so that the user's rights do not suffice.
 func TestGuardOfFilesOfAnotherUser(t *testing.T) {
-	if unix.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Root(t, "to give files to another user")
 	g := newGuarded(t, 1000)
 	guard := g.begin()
 	g.sh("git init -q .")
@@ -294,7 +294,7 @@ func TestGuardReportsWhatItCannotUndo(t *testing.T) {
 	g.sh("git init -q .; f=.git/hooks/pre-commit; " + evilHook)
 	hook := filepath.Join(g.w, ".git/hooks/pre-commit")
 	if err := osexec.Command("chattr", "+i", hook).Run(); err != nil {
-		t.Skip("no immutable files here: ", err)
+		require.Missing(t, require.Host, "no immutable files here: ", err)
 	}
 	defer osexec.Command("chattr", "-i", hook).Run()
 	found := g.finish(guard)
@@ -310,9 +310,7 @@ func TestGuardReportsWhatItCannotUndo(t *testing.T) {
 // TestWithUserHasTheUsersRightsOnly: what runs inside cannot read root's files,
 // and nothing of it stays behind.
 func TestWithUserHasTheUsersRightsOnly(t *testing.T) {
-	if unix.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Root(t, "to give files to another user")
 	g := newGuarded(t, 1000)
 	secret := filepath.Join(filepath.Dir(g.w), "secret")
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {

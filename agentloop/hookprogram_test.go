@@ -16,6 +16,7 @@ import (
 
 	"sandboxd/exec"
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 const guardScript = "#!/bin/sh\necho guarded >&2\nexit 2\n"
@@ -232,9 +233,7 @@ func asPrivate(t *testing.T) (inside bool) {
 	if os.Getenv("SANDBOXD_TEST_PRIVATE_PIDS") != "" {
 		return true
 	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root for a pid namespace")
-	}
+	require.Root(t, "for a pid namespace")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := osexec.CommandContext(ctx, "/bin/sh", "-c", `mount --make-rprivate / && mount -t proc proc /proc && "$@"`, "sh", "/proc/self/fd/3", "-test.run=^"+t.Name()+"$", "-test.v")
@@ -281,9 +280,7 @@ func TestHooksWithoutAMountView(t *testing.T) {
 
 // A root daemon asks the hooks of a user with that user's rights.
 func TestHooksOfAnotherUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Root(t, "to give files to another user")
 	b := newHookBench(t)
 	b.file("home/u/w/guard", guardScript, 0o755)
 	secret := b.file("root-only", "secret", 0o600)

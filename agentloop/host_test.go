@@ -10,6 +10,7 @@ import (
 
 	"sandboxd/exec"
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 // fakeHost is a home, a workspace in it and our own directories, all in a
@@ -123,9 +124,7 @@ func git(t *testing.T, dir string, args ...string) string {
 // needRoot skips tests that need other users.
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make files of other users")
-	}
+	require.Root(t, "to make files of other users")
 }
 
 func cli(path string, a policy.PathAccess) policy.PathGrant {

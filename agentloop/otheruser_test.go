@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 // otherWorld is a root daemon's dispatcher with a session of uid 1000, whose
 // files lie in a directory that this user owns.
 func otherWorld(t *testing.T, edit func(*PolicyInForce)) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root serves other users")
-	}
+	require.Root(t, "only root serves other users")
 	const uid = 1000
 	w := newWorld(t, edit, func(w *world) {
 		w.opts.StateDir = w.host.dir("daemon")

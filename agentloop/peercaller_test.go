@@ -4,13 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // What a client names is made and resolved with its rights, not the daemon's.
 func TestClientCallerHasTheClientsRights(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to play a daemon that serves others")
-	}
+	require.Root(t, "to play a daemon that serves others")
 	closed := t.TempDir() // of root, 0700 after the next line
 	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)

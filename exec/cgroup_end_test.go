@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"sandboxd/test/require"
 )
 
 func TestCgroupKillEndsTheWholeTree(t *testing.T) {
@@ -199,7 +201,7 @@ func TestCgroupProbeLeavesNothing(t *testing.T) {
 func BenchmarkCgroupCreateRemove(b *testing.B) {
 	h, err := probeCgroup()
 	if err != nil || h.Kind == cgroupNone {
-		b.Skip(err, h.Evidence)
+		require.Missing(b, require.Cgroup, err, h.Evidence)
 	}
 	for b.Loop() {
 		c, _, _, err := h.create("bench", Limits{Memory: 1 << 30})
@@ -215,7 +217,7 @@ func BenchmarkCgroupCreateRemove(b *testing.B) {
 func BenchmarkCgroupSweep(b *testing.B) {
 	h, err := probeCgroup()
 	if err != nil || h.Kind == cgroupNone {
-		b.Skip(err, h.Evidence)
+		require.Missing(b, require.Cgroup, err, h.Evidence)
 	}
 	for b.Loop() {
 		h.sweep()

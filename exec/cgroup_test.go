@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // realCgroups probes this host, as root on a machine that has groups.
@@ -24,10 +26,7 @@ func realCgroups(t *testing.T) cgroupHost {
 		t.Fatal(err)
 	}
 	if h.Kind == cgroupNone {
-		if os.Getuid() == 0 && strings.Contains(os.Getenv("SANDBOXD_TEST_REQUIRE"), "cgroup") {
-			t.Fatalf("cgroup is required and not here: %q", h.Evidence)
-		}
-		t.Skipf("no cgroup: %q", h.Evidence)
+		require.Missing(t, require.Cgroup, h.Evidence)
 	}
 	return h
 }
@@ -35,7 +34,7 @@ func realCgroups(t *testing.T) cgroupHost {
 func needController(t *testing.T, h cgroupHost, name string) {
 	t.Helper()
 	if _, err := (&cgroup{dirs: h.Parents}).with(name); err != nil {
-		t.Skip(err)
+		require.Missing(t, require.Cgroup, err)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 const (
@@ -32,7 +34,7 @@ type cgroupReport struct {
 // TestCgroupChild is the body of the tests below in a process of its own.
 func TestCgroupChild(t *testing.T) {
 	if os.Getenv(cgroupChildVar) == "" {
-		t.Skip("runs as a child of the tests below")
+		require.Asked(t, "runs as a child of the tests below")
 	}
 	var r cgroupReport
 	h, err := probeCgroup()
@@ -62,9 +64,7 @@ func TestCgroupChild(t *testing.T) {
 // asOrdinaryUser runs TestCgroupChild as uid 1000, moved into the given groups.
 func asOrdinaryUser(t *testing.T, groups []string) cgroupReport {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root to become another user")
-	}
+	require.Root(t, "to become another user")
 	self, err := os.Open("/proc/self/exe") // go test builds where only root can go
 	if err != nil {
 		t.Fatal(err)

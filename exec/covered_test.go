@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/exec/child"
+	"sandboxd/test/require"
 )
 
 // Another run with the same workspace can move names while the view is built.
 func TestNameMovedWhileTheViewIsBuiltStopsTheRun(t *testing.T) {
 	if !host.MountView {
-		missing(t, "userns")
+		require.Missing(t, require.UserNS, "no mount view")
 	}
 	for _, access := range []Access{Deny, Protect} {
 		for name, move := range map[string]func(held string) error{
@@ -58,7 +59,7 @@ func TestNameMovedWhileTheViewIsBuiltStopsTheRun(t *testing.T) {
 
 func TestReplacedDenialIsReported(t *testing.T) {
 	if !host.MountView {
-		missing(t, "userns")
+		require.Missing(t, require.UserNS, "no mount view")
 	}
 	for _, replaced := range []bool{true, false} {
 		work := t.TempDir()
@@ -90,7 +91,7 @@ func TestReplacedDenialIsReported(t *testing.T) {
 
 func TestDemandOnAFileWithOtherNames(t *testing.T) {
 	if !host.MountView {
-		missing(t, "userns")
+		require.Missing(t, require.UserNS, "no mount view")
 	}
 	for _, access := range []Access{Deny, Protect} {
 		for _, tt := range []struct{ linked, demanded, bestEffort, refused bool }{

@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"sandboxd/test/require"
 )
 
 func TestHostIsProbedOnceAndNeverBelievedBlindly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	first := LoadHost(dir)
 	if first.LandlockABI == 0 {
-		missing(t, "landlock")
+		require.Missing(t, require.Landlock, "none here")
 	}
 	path := filepath.Join(dir, "host-"+hostKey())
 	mark := first

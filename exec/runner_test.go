@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // tiers are what a run can be held by on this host.
@@ -27,20 +29,12 @@ func each(t *testing.T, f func(t *testing.T, s Spec, work string)) {
 	for name, tier := range tiers() {
 		t.Run(name, func(t *testing.T) {
 			if tier == TierFull && !host.MountView {
-				missing(t, "userns")
+				require.Missing(t, require.UserNS, "no mount view")
 			}
 			work := t.TempDir()
 			f(t, spec(tier, work), work)
 		})
 	}
-}
-
-// missing skips, or fails where the environment demands the feature.
-func missing(t *testing.T, feature string) {
-	if strings.Contains(os.Getenv("SANDBOXD_TEST_REQUIRE"), feature) {
-		t.Fatalf("%s is required and not there", feature)
-	}
-	t.Skip(feature + " is not there")
 }
 
 func spec(tier Tier, work string) Spec {
@@ -140,7 +134,7 @@ func TestViewHoldsWhatIsOutside(t *testing.T) {
 
 func TestStricterEntryWinsInAnyOrder(t *testing.T) {
 	if !host.MountView {
-		missing(t, "userns")
+		require.Missing(t, require.UserNS, "no mount view")
 	}
 	work := t.TempDir()
 	for _, d := range []string{"denied/open", "kept", "plain"} {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/exec/child"
+	"sandboxd/test/require"
 )
 
 // Runs on keepers that waited do as runs on fresh ones: they report the same and see
@@ -50,8 +51,9 @@ func TestWarmRunsAreAsColdOnes(t *testing.T) {
 
 // What was mounted while a keeper waited is in the view of its run.
 func TestWarmRunSeesLaterMounts(t *testing.T) {
-	if os.Getuid() != 0 || !host.MountView {
-		t.Skip("mounting needs root")
+	require.Root(t, "mounting")
+	if !host.MountView {
+		require.Missing(t, require.UserNS, "no mount view")
 	}
 	work := t.TempDir()
 	s := spec(TierFull, work)

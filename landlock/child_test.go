@@ -15,6 +15,8 @@ import (
 
 	llsyscall "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // A process can not leave a ruleset, so every trial runs in a child: this test
@@ -172,17 +174,14 @@ func needLandlock(t *testing.T) {
 	if s.effective() >= 1 {
 		return
 	}
-	if strings.Contains(os.Getenv("SANDBOXD_TEST_REQUIRE"), "landlock") {
-		t.Fatalf("landlock is required and not here: %v", s.Err)
-	}
-	t.Skipf("no landlock: %v", s.Err)
+	require.Missing(t, require.Landlock, s.Err)
 }
 
 func needABI(t *testing.T, abi int) {
 	t.Helper()
 	needLandlock(t)
 	if have := Probe().effective(); have < abi {
-		t.Skipf("needs ABI %d, have %d", abi, have)
+		require.Missing(t, require.Host, "needs ABI ", abi, ", have ", have)
 	}
 }
 

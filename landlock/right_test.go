@@ -1,8 +1,9 @@
 package landlock
 
 import (
-	"os"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // rightRows has each right with an operation that needs it, what that needs
@@ -85,9 +86,7 @@ func TestEveryRightOfTheABIHasARow(t *testing.T) {
 
 func TestDeviceNodesAreNeverGranted(t *testing.T) {
 	needLandlock(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can make device nodes at all")
-	}
+	require.Root(t, "only root can make device nodes at all")
 	for _, op := range []string{"mknod char", "mknod block"} {
 		tr := trial{Op: op, Dir: newTree(t, 0)}
 		tr.Ruleset.Paths = system(PathRule{Path: tr.in(""), Access: ReadExec | Write | Device})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sandboxd/test/require"
 )
 
 // gitPlace is a workspace with a repository of one commit and a changed file,
@@ -21,7 +23,7 @@ type gitPlace struct {
 func newGitPlace(t *testing.T) *gitPlace {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
+		require.Missing(t, require.Program, "git is not installed")
 	}
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

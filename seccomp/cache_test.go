@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // cacheFile fills a fresh cache and returns its directory and only file.
@@ -98,16 +100,12 @@ func TestDoubtfulCacheFileIsNotUsed(t *testing.T) {
 			must(t, unix.Mkfifo(file, 0o600))
 		}, false},
 		{"another owner", func(t *testing.T, dir, file string) {
-			if os.Geteuid() != 0 {
-				t.Skip("needs root")
-			}
+			require.Root(t, "to give files to another user")
 			write(t, file, planted, 0o600)
 			must(t, os.Chown(file, 1000, 1000))
 		}, false},
 		{"directory of another owner", func(t *testing.T, dir, file string) {
-			if os.Geteuid() != 0 {
-				t.Skip("needs root")
-			}
+			require.Root(t, "to give files to another user")
 			write(t, file, planted, 0o600)
 			must(t, os.Chown(dir, 1000, 1000))
 		}, false},

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // honest are the neighbours of the attacks: what must work under the tightest
@@ -173,10 +175,10 @@ func TestOrdinaryProgramsWork(t *testing.T) {
 			t.Run(p.name+" as "+strconv.Itoa(uid), func(t *testing.T) {
 				shell, err := exec.LookPath("bash")
 				if err != nil {
-					t.Skip(err)
+					require.Missing(t, require.Program, err)
 				}
 				if _, err := exec.LookPath(p.needs); err != nil {
-					t.Skip(err)
+					require.Missing(t, require.Program, err)
 				}
 				run := func(f Filter) string {
 					s := newStage(t, uid)
@@ -204,7 +206,7 @@ func TestDebuggerNeedsDebugProfile(t *testing.T) {
 	requireSeccomp(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip(err)
+		require.Missing(t, require.Program, err)
 	}
 	for profile, works := range map[string]bool{"default": false, "debug": true} {
 		for _, uid := range users() {

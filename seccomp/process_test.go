@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // A filter cannot be taken off again, so what is tried under one is tried in a
@@ -181,10 +183,7 @@ func users() []int {
 func requireSeccomp(t *testing.T) {
 	t.Helper()
 	if s := Probe(); !s.Available {
-		if slices.Contains(strings.Split(os.Getenv("SANDBOXD_TEST_REQUIRE"), ","), "seccomp") {
-			t.Fatalf("seccomp is required: %v", s.Err)
-		}
-		t.Skipf("no seccomp: %v", s.Err)
+		require.Missing(t, require.Seccomp, s.Err)
 	}
 }
 

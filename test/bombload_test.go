@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 const (
@@ -78,9 +80,7 @@ func countInside(proc string, stop <-chan struct{}) (most int) {
 // TestForkBombOnABusyHost: nothing of a bomb is left, the host goes on, and the run
 // says which limit ended it, where the keeper has to compete for the processor.
 func TestForkBombOnABusyHost(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root makes pid namespaces that nothing leaves")
-	}
+	require.Root(t, "only root makes pid namespaces that nothing leaves")
 	newScene(t, 0, "") // builds the programs while there is a processor
 	keepBusy(t)
 	for _, uid := range users() {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // The cases from the field about files, each by its id. Flags are ours.
@@ -264,9 +266,7 @@ func tree(s *scene, dir string) string {
 
 // S060: the current directory lies on a read-only mount.
 func TestCaseS060ReadOnlyCurrentDirectory(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to mount")
-	}
+	require.Root(t, "to mount")
 	onStages(t, func(s *scene) {
 		ro, work := s.mkdir(s.Out+"/ro"), s.Work
 		s.must(unix.Mount("none", ro, "tmpfs", unix.MS_RDONLY, "mode=755"))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // The cases from the field about what users see and hosts lack, each by its id.
@@ -23,7 +25,7 @@ func TestCaseS003LibrariesOfANamedProgram(t *testing.T) {
 			c := s.command(append([]string{"gcc"}, args...)...)
 			c.Dir = s.Out
 			if out, err := c.CombinedOutput(); err != nil {
-				s.Skipf("no compiler: %v %s", err, out)
+				require.Missing(s, require.Program, "no compiler: ", err, string(out))
 			}
 		}
 		r := s.sbx([]string{"--ro", s.Out + "/bin"}, s.Out+"/bin/prog")
@@ -62,7 +64,7 @@ func TestCaseS007WithheldVariablesAreNamed(t *testing.T) {
 
 func TestCaseS008NpmInstall(t *testing.T) {
 	if _, err := osexec.LookPath("/usr/bin/npm"); err != nil {
-		t.Skip("no npm in the system directories")
+		require.Missing(t, require.Program, "no npm in the system directories")
 	}
 	onStages(t, func(s *scene) {
 		s.file(s.Work+"/src/package/package.json", `{"name":"local","version":"1.0.0","main":"i.js"}`)
@@ -78,9 +80,7 @@ func TestCaseS008NpmInstall(t *testing.T) {
 
 // S016: the container's filter is told from a switch of the kernel.
 func TestCaseS016DoctorNamesWhoRefuses(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to set the switch")
-	}
+	require.Root(t, "to set the switch")
 	s := newScene(t, 1000, "full")
 	doctor := func(argv ...string) string {
 		r := s.plain(argv...)
@@ -92,7 +92,7 @@ func TestCaseS016DoctorNamesWhoRefuses(t *testing.T) {
 		return strings.Join(lines[:min(3, len(lines))], "")
 	}
 	if text := doctor(s.program("sbx"), "doctor"); !strings.Contains(text, "works") {
-		t.Skipf("no user namespaces on this host: %s", text)
+		require.Missing(t, require.UserNS, text)
 	}
 	if text := doctor(s.behind("user namespaces", s.program("sbx"), "doctor")...); !strings.Contains(text, "refused") || !strings.Contains(text, "outer seccomp filter") {
 		t.Errorf("behind a filter: %s", text)
@@ -159,9 +159,7 @@ func TestCaseS051StandardStreamsByPath(t *testing.T) {
 
 // S073: grants follow links, as distributions use them for /etc and PATH.
 func TestCaseS073LinkedSystemFiles(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to lay a file system over /etc")
-	}
+	require.Root(t, "to lay a file system over /etc")
 	onStages(t, func(s *scene) {
 		for _, d := range []string{"/etc/up", "/etc/work", "/store", "/real/bin"} {
 			s.must(os.MkdirAll(s.Out+d, 0o755))

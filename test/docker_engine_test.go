@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // engine is a Docker engine with an image that holds nothing but a static
@@ -19,27 +21,16 @@ type engine struct {
 	host, image string
 }
 
-// lacks skips, or fails where SANDBOXD_TEST_REQUIRE demands the feature.
-func lacks(t *testing.T, feature, why string) {
-	t.Helper()
-	for _, f := range strings.Split(os.Getenv("SANDBOXD_TEST_REQUIRE"), ",") {
-		if f == feature {
-			t.Fatalf("%s is required: %s", feature, why)
-		}
-	}
-	t.Skip(feature + ": " + why)
-}
-
 // newEngine takes the engine of this machine if it answers, else it starts one
 // that touches neither the firewall nor the network. It ends with the test.
 func newEngine(t *testing.T) engine {
 	t.Helper()
 	if os.Getuid() != 0 {
-		lacks(t, "docker", "only root can start an engine")
+		require.Missing(t, require.Docker, "only root can start an engine")
 	}
 	for _, program := range []string{"docker", "dockerd", "busybox"} {
 		if _, err := osexec.LookPath(program); err != nil {
-			lacks(t, "docker", err.Error())
+			require.Missing(t, require.Docker, err.Error())
 		}
 	}
 	e := engine{host: "unix:///var/run/docker.sock"}
@@ -91,11 +82,11 @@ func startEngine(t *testing.T) engine {
 		case err := <-ended:
 			ended <- err
 			text, _ := os.ReadFile(dir + "/log")
-			lacks(t, "docker", fmt.Sprintf("the engine ended: %v\n%s", err, text))
+			require.Missing(t, require.Docker, fmt.Sprintf("the engine ended: %v\n%s", err, text))
 		default:
 		}
 		if time.Now().After(deadline) {
-			lacks(t, "docker", "the engine does not answer within a minute")
+			require.Missing(t, require.Docker, "the engine does not answer within a minute")
 		}
 	}
 	return e

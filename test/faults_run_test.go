@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // faultsVariable selects the rows whose faults are planted, "85,88", or "all".
@@ -34,7 +36,7 @@ const (
 func TestFaults(t *testing.T) {
 	selected := os.Getenv(faultsVariable)
 	if selected == "" {
-		t.Skip("run by make faults")
+		require.Asked(t, "run by make faults")
 	}
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -4,14 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // TestHomeOfAnotherUser: a HOME that su left behind is an error that says so. The
 // neighbour has a HOME of its own.
 func TestHomeOfAnotherUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to make another user's directory")
-	}
+	require.Root(t, "to make another user's directory")
 	s := newScene(t, 1000, "full")
 	if r := s.plain(s.program("sbx"), "run", "--", "true"); r.Code != 0 {
 		t.Errorf("an own HOME: exit %d: %s", r.Code, r.Stderr)

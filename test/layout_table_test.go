@@ -43,7 +43,11 @@ var plan = map[string]room{
 	"cmd/sandboxd":           {imports: []string{"*"}, owns: []string{cliLib}},
 	"cmd/sbx":                {imports: []string{"*"}, owns: []string{cliLib}},
 	"test":                   {},
+	testRoom:                 {},
 }
+
+// testRoom says what tests need of their host. Tests of every room may import it.
+const testRoom = "test/require"
 
 // topLevel names what may stand in the root of the tree besides the rooms. The
 // last two are what go build leaves there.

@@ -35,7 +35,7 @@ func TestLayoutCheckFindsPlantedViolations(t *testing.T) {
 		"exec/run.go":               "package exec\nimport _ \"os/exec\"\nimport _ \"sandboxd/landlock\"\n",
 		"policy/policy.go":          "package policy\nimport _ \"sandboxd/policy/path\"\n",
 		"policy/path/path.go":       "package path\n",
-		"policy/path/path_test.go":  "package path\nimport _ \"os/exec\"\nimport _ \"sandboxd/policy/path\"\n",
+		"policy/path/path_test.go":  "package path\nimport _ \"os/exec\"\nimport _ \"sandboxd/test/require\"\nimport _ \"sandboxd/policy/path\"\n",
 		"policy/path/testdata/a.go": "package broken\nimport _ \"os/exec\"\n",
 		"cmd/sbx/main.go":           "package main\nimport _ \"sandboxd/exec\"\nimport _ \"" + cliLib + "/v2\"\n",
 	}
@@ -49,6 +49,8 @@ func TestLayoutCheckFindsPlantedViolations(t *testing.T) {
 			"policy/meet.go: policy may not import exec"},
 		{"upward import by a test", "landlock/up_test.go", "package landlock\nimport _ \"sandboxd/exec\"\n",
 			"landlock/up_test.go: landlock may not import exec"},
+		{"a program that uses what tests need", "policy/need.go", "package policy\nimport _ \"sandboxd/test/require\"\n",
+			"policy/need.go: policy may not import test/require"},
 		{"dependency of another room", "policy/dep.go", "package policy\nimport _ \"" + goLandlock + "/landlock\"\n",
 			"policy/dep.go: " + goLandlock + " belongs to landlock"},
 		{"a starter of processes", "policy/start.go", "package policy\nimport x \"os/exec\"\n",
@@ -193,7 +195,7 @@ func checkImport(imported, dir string, isTest bool, r room, plan map[string]room
 	}
 	if ours, ok := strings.CutPrefix(imported, module); ok {
 		// An external test package imports the room it tests; test looks at all.
-		if ours == dir || (isTest && dir == "test") ||
+		if ours == dir || isTest && (dir == "test" || ours == testRoom) ||
 			slices.Contains(r.imports, ours) || slices.Contains(r.imports, "*") {
 			return ""
 		}

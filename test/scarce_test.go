@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // A caller that is allowed few open files runs all the same, or is told of it;
@@ -43,7 +45,7 @@ func TestFewOpenFiles(t *testing.T) {
 // tell, it wrote into a pipe.
 func TestOutputToAFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("no /dev/full")
+		require.Missing(t, require.Host, "no /dev/full")
 	}
 	onStages(t, func(s *scene) {
 		for _, tt := range []struct {

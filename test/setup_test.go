@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // A machine of the set-up script: a PATH with real basic tools and fakes.
@@ -71,9 +73,7 @@ func (m machine) setup(t *testing.T, uid uint32, args ...string) (string, bool) 
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + m.bin, "LOG=" + m.log, "BIN=" + m.bin}
 	if os.Geteuid() != int(uid) {
-		if os.Geteuid() != 0 {
-			t.Skip("needs root to become another user")
-		}
+		require.Root(t, "to become another user")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
 	}
 	out, err := cmd.CombinedOutput()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sandboxd/test/require"
 )
 
 // tool is one everyday job. It runs confined with no flag, or with the one that
@@ -85,12 +87,12 @@ func (s *scene) has(program string) bool {
 
 func testTool(t *testing.T, tl tool, uid int, tier string) {
 	if tl.ordinary && uid == 0 {
-		t.Skip("the program refuses to run as root")
+		require.NotHere(t, "the program refuses to run as root")
 	}
 	s := toolScene(t, uid, tier)
 	for _, program := range tl.needs {
 		if !s.has(program) {
-			lacks(t, "tools", program+" is not on this user's PATH")
+			require.Missing(t, require.Program, program+" is not on this user's PATH")
 		}
 	}
 	for name, text := range tl.files {

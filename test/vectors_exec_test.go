@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // execVectors run what must not run, or gain rights by running. The stand-in is
@@ -98,7 +100,7 @@ func rightsVectors() []vector {
 				// struct vfs_cap_data, version 2, effective: CAP_DAC_OVERRIDE and CAP_NET_RAW.
 				value := []byte{1, 0, 0, 2, 2, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 				if err := unix.Setxattr(s.Out+"/program", "security.capability", value, 0); err != nil {
-					s.Skip("no file capabilities here: ", err)
+					require.Missing(s, require.Host, "no file capabilities here: ", err)
 				}
 			},
 			attack: func(p places) error { return start(p.Out+"/program", "/proc/self/status") }},
@@ -129,11 +131,9 @@ func (s *scene) copyID() {
 	var st unix.Statfs_t
 	s.must(unix.Statfs(s.Out, &st))
 	if st.Flags&unix.ST_NOSUID != 0 {
-		s.Skip("set-user-id programs have no effect on this file system")
+		require.Missing(s, require.Host, "set-user-id programs have no effect on this file system")
 	}
-	if os.Getuid() != 0 {
-		s.Skip("only root can make another user's program")
-	}
+	require.Root(s, "only root can make another user's program")
 }
 
 // findProgram is where a program of the system really lies.

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // kernelVectors are calls into parts of the kernel that a command has no use
@@ -21,7 +23,7 @@ func kernelVectors() []vector {
 		list = append(list, vector{name: "kernel " + c.name, rootOnly: c.rootOnly, reached: printed("through"), honest: ordinaryCalls,
 			setup: func(s *scene) {
 				if errors.Is(c.do(), unix.ENOSYS) {
-					s.Skip("this kernel does not have it")
+					require.Missing(s, require.Host, "this kernel does not have it")
 				}
 			},
 			attack: func(places) error { return through(c.do()) }})

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 const (
@@ -67,7 +69,7 @@ func limitVectors() []vector {
 			var now unix.Rlimit
 			s.must(unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
 			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: now.Cur, Max: max(now.Max, 70_000)}); err != nil {
-				s.Skipf("this host gives at most %d descriptors: %v", now.Max, err)
+				require.Missing(s, require.Host, "this host gives at most ", now.Max, " descriptors: ", err)
 			}
 		}, attack: func(places) error {
 			const many = 66000
@@ -83,7 +85,7 @@ func limitVectors() []vector {
 		{name: "limit core dump", honest: ordinaryLimits,
 			setup: func(s *scene) {
 				if s.content("/proc/sys/kernel/core_pattern") != "core\n" {
-					s.Skip("core files of this host lie elsewhere")
+					require.Missing(s, require.Host, "core files of this host lie elsewhere")
 				}
 			},
 			reached: func(s *scene, _ result) bool {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // changeVectors change what describes a file: outside, and on one that is granted
@@ -208,7 +210,7 @@ func controlGroup(s *scene) {
 		}
 	}
 	if len(found) == 0 {
-		s.Skip("no control groups on this host")
+		require.Missing(s, require.Cgroup, "no control groups on this host")
 	}
 	s.Extra["hierarchies"] = strings.Join(found, " ")
 	s.Cleanup(func() {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // mountVectors take what is outside by mounts, devices and other roots.
@@ -87,13 +89,13 @@ const loopMajor = 7
 func blockDevice(s *scene) {
 	s.file(s.Work+"/mine", "mine")
 	if s.UID != 0 && s.Tier == "" {
-		s.Skip("only root reaches devices")
+		require.NotHere(s, "only root reaches devices")
 	}
 	path := s.file(s.Out+"/image", s.Token)
 	s.must(os.Truncate(path, 1<<20))
 	minor, err := loopDevice(s, path)
 	if err != nil {
-		s.Skip("no loop device: ", err)
+		require.Missing(s, require.Host, "no loop device: ", err)
 	}
 	s.Extra["device"], s.Extra["minor"] = "/dev/loop"+strconv.Itoa(minor), strconv.Itoa(minor)
 }

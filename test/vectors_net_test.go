@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // netVectors are ways to the network.
@@ -259,9 +261,7 @@ func ringConnect(p places) error {
 // otherNetNS puts an ear into a network namespace of its own: a thread enters
 // one, listens and stays, so that there is a process to enter it through.
 func otherNetNS(s *scene) {
-	if os.Getuid() != 0 {
-		s.Skip("needs root to make a network namespace")
-	}
+	require.Root(s, "to make a network namespace")
 	type made struct {
 		fd  int
 		err error

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // netListVectors are ways to see the host's network without sending anything.
@@ -53,7 +55,7 @@ func hostAddress(s *scene) {
 			return
 		}
 	}
-	s.Skip("this host has loopback only")
+	require.Missing(s, require.Host, "this host has loopback only")
 }
 
 func leaksAddress(s *scene, r result) bool { return strings.Contains(r.Stdout, s.Extra["host"]) }
@@ -67,7 +69,7 @@ func hostInterface(s *scene) {
 			return
 		}
 	}
-	s.Skip("this host has loopback only")
+	require.Missing(s, require.Host, "this host has loopback only")
 }
 
 func leaksInterface(s *scene, r result) bool {
@@ -143,7 +145,7 @@ func listByIoctl(places) error {
 func deviceEvent(s *scene) {
 	f, err := os.OpenFile("/sys/class/mem/null/uevent", os.O_WRONLY, 0)
 	if err != nil {
-		s.Skip(err)
+		require.Missing(s, require.Host, err)
 	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	s.Cleanup(func() { close(stop); <-done; f.Close() })
@@ -257,9 +259,7 @@ func listenToAll() (int, error) {
 
 // sniffer is an ear for packets that no program is meant to get.
 func sniffer(s *scene) {
-	if os.Getuid() != 0 {
-		s.Skip("needs root to listen to packets")
-	}
+	require.Root(s, "to listen to packets")
 	fd, err := listenToAll()
 	s.must(err)
 	s.Extra["word"] = rand.Text()

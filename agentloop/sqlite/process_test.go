@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
+	"sandboxd/test/require"
 )
 
 // child is this test binary in one of the roles of playRole.
@@ -329,9 +330,7 @@ func fillUp(path string) error {
 }
 
 func TestFullDiskStopsAppendUntilThereIsSpace(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting a file system needs root")
-	}
+	require.Root(t, "mounting a file system needs root")
 	cmd := child(t, "full", t.TempDir())
 	cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	if err := cmd.Run(); err != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"sandboxd/test/require"
 )
 
 // libraryReads is the judge: what the flag library makes of the same words.
@@ -104,7 +106,7 @@ func FuzzPlainFlags(f *testing.F) {
 		args := strings.Split(line, " ")
 		for _, a := range args {
 			if strings.ContainsAny(a, "\x00") {
-				t.Skip()
+				require.NotHere(t, "no argument holds a NUL byte")
 			}
 		}
 		values, argv, ok := parsePlain(runFlags(), args)

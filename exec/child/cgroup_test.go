@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sandboxd/test/require"
 )
 
 // unified is where a v2 hierarchy can be mounted: alone, or beside v1.
@@ -13,13 +15,13 @@ func unified(t *testing.T) string {
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
 			group := filepath.Join(dir, "sandboxd-child-test")
 			if err := os.Mkdir(group, 0o755); err != nil && !os.IsExist(err) {
-				t.Skip("no group can be made: ", err)
+				require.Missing(t, require.Cgroup, "no group can be made: ", err)
 			}
 			t.Cleanup(func() { os.Remove(group) })
 			return group
 		}
 	}
-	t.Skip("no v2 hierarchy")
+	require.Missing(t, require.Cgroup, "no v2 hierarchy")
 	return ""
 }
 
@@ -29,7 +31,7 @@ func TestCommandIsBornInItsControlGroup(t *testing.T) {
 	group := unified(t)
 	procs, err := os.OpenFile(filepath.Join(group, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("the group cannot be joined: ", err)
+		require.Missing(t, require.Cgroup, "the group cannot be joined: ", err)
 	}
 	defer procs.Close()
 	dir, err := os.Open(group)

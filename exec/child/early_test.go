@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 const (
@@ -136,9 +138,7 @@ func runEarly(t *testing.T, ns uint64, args ...string) string {
 // of the caller: neither environment nor arguments nor descriptors. It has its
 // signals, its socket, and the roots of a fresh proc and devpts.
 func TestEarlyKeeperHoldsNothingOfTheCaller(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root may look into a keeper")
-	}
+	require.Root(t, "only root may look into a keeper")
 	got := runEarly(t, allSpaces, "run", "--", "echo", earlyWord)
 	want := "early\nname sbx-keeper, line sbx-keeper, spaces mnt pid ipc net, files anon_inode / socket /, word false\n"
 	if got != want {
@@ -148,9 +148,7 @@ func TestEarlyKeeperHoldsNothingOfTheCaller(t *testing.T) {
 
 // The guess from the flags is only ever a guess: another kind is made instead.
 func TestEarlyKeeperIsTheOneAskedForOrNone(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("namespaces without an own user namespace")
-	}
+	require.Root(t, "namespaces without an own user namespace")
 	for _, tt := range []struct {
 		args  []string
 		ns    uint64

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // asFirst lets the test binary be process 1 of its own pid namespace, as sbx is
@@ -40,9 +42,7 @@ func TestSignalsAreScopedForAnyStarter(t *testing.T) {
 // What is out of the bounding set already needs no right to take it out: root in
 // a sandbox, and a container without capabilities.
 func TestBoundingSetThatIsEmptyAlready(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root has a right to lose")
-	}
+	require.Root(t, "only root has a right to lose")
 	if mode := os.Getenv(asBare); mode != "" {
 		p := &Plan{}
 		p.Bounding(0)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sandboxd/test/require"
 )
 
 // composer makes scripts of constructs that are harmless to run. Each takes a
@@ -154,7 +156,7 @@ type playground struct{ dir, marker string }
 func newPlayground(t testing.TB) *playground {
 	t.Helper()
 	if _, err := osexec.LookPath("bash"); err != nil {
-		t.Skip("no bash")
+		require.Missing(t, require.Program, "no bash")
 	}
 	dir, err := os.MkdirTemp("", "bashfuzz")
 	if err != nil {
@@ -220,7 +222,7 @@ func (p *playground) run(t testing.TB, script string) bool {
 func budget(t *testing.T, seconds int) (deadline time.Time, r *rand.Rand) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("starts many processes")
+		require.Asked(t, "starts many processes")
 	}
 	seed := uint64(1)
 	if s, err := strconv.Atoi(os.Getenv("BASHFUZZ_SECONDS")); err == nil {
@@ -328,7 +330,7 @@ func judgedByBash(t *testing.T, next func() string, deadline time.Time) {
 // long as it is let run.
 func FuzzAgainstRealBash(f *testing.F) {
 	if testing.Short() {
-		f.Skip("starts many processes")
+		require.Asked(f, "starts many processes")
 	}
 	for seed := range uint64(4) {
 		f.Add(seed)

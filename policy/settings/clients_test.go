@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 // These tests ask the clients themselves. "make clients" installs them;
@@ -23,7 +24,7 @@ func clientPackage(t *testing.T, name string) string {
 	root := os.Getenv("SANDBOXD_TEST_CLIENTS")
 	dir := filepath.Join(root, "node_modules", name)
 	if _, err := os.Stat(dir); root == "" || err != nil {
-		t.Skip(name + " is not here: make clients, then SANDBOXD_TEST_CLIENTS=DIR")
+		require.Asked(t, name+" is not here: make clients, then SANDBOXD_TEST_CLIENTS=DIR")
 	}
 	return dir
 }
@@ -41,7 +42,7 @@ func clientProgram(t *testing.T, name string, patterns ...string) string {
 	}
 	program, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip(name + " is not here: make clients, then SANDBOXD_TEST_CLIENTS=DIR")
+		require.Asked(t, name+" is not here: make clients, then SANDBOXD_TEST_CLIENTS=DIR")
 	}
 	return program
 }
@@ -248,7 +249,7 @@ func TestGeminiAgrees(t *testing.T) {
 	dir := clientPackage(t, "@google/gemini-cli")
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("node is not here")
+		require.Missing(t, require.Program, "node is not here")
 	}
 	type answer struct {
 		Errors, Decisions []string
