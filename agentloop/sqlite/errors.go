@@ -29,6 +29,9 @@ var (
 	ErrSettled = errors.New("the question is answered")
 )
 
+// errWALGone reports rows that are in a WAL without a name only.
+var errWALGone = errors.New("the WAL was removed or replaced while the log is read; its rows are not safe yet")
+
 // notRecorded wraps the cause of a row that is not on disk.
 func notRecorded(path string, err error) error {
 	return fmt.Errorf("%w: %s: %w", agentloop.ErrNotRecorded, path, withErrno(err))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -287,5 +288,81 @@ func clearAppendOnly(t *testing.T, dir string) {
 			setAppendOnly(f, false)
 			_ = f.Close()
 		}
+	}
+}
+
+// The rows of a WAL that was removed are in the database when Append returns: a
+// copy of the file, as a crash leaves it, has them.
+func TestRemovedWALLosesNothing(t *testing.T) {
+	for name, spoil := range map[string]func(wal string) error{
+		"removed":  os.Remove,
+		"replaced": func(wal string) error { return errors.Join(os.Remove(wal), os.WriteFile(wal, []byte("x"), 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			s := open(t, path, Options{})
+			fillInOrder(t, s, 1, 5)
+			mustVerify(t, s.Reader, 5) // the reader has its connection
+			if err := spoil(walPath(path)); err != nil {
+				t.Fatal(err)
+			}
+			fillInOrder(t, s, 6, 6)
+			if w := s.Health().Warnings; len(w) != 1 || !strings.Contains(w[0], "-wal") {
+				t.Errorf("warnings = %v", w)
+			}
+			copyFile(t, path, path+"-copy")
+			copyFile(t, anchorsPath(path), anchorsPath(path+"-copy"))
+			if rep := verifyAt(t, path+"-copy"); !rep.OK || rep.Rows != 6 {
+				t.Errorf("after a crash: %+v", rep)
+			}
+			fillInOrder(t, s, 7, 9)
+			mustVerify(t, s.Reader, 9)
+			_ = s.Close()
+			if rep := verifyAt(t, path); !rep.OK || rep.Rows != 9 {
+				t.Errorf("Verify = %+v", rep)
+			}
+		})
+	}
+}
+
+// While somebody reads, the rows cannot be moved: Append says so, and all of them
+// are safe once it succeeds.
+func TestRemovedWALDuringARead(t *testing.T) {
+	path := newPath(t)
+	s := open(t, path, Options{LockWait: 50 * time.Millisecond})
+	fillInOrder(t, s, 1, 5)
+	err := s.snapshot(t.Context(), func(tx *sql.Tx) error {
+		var rows int
+		if err := tx.QueryRow(`SELECT count(*) FROM agent_audit_log`).Scan(&rows); err != nil || rows != 5 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
+		if err := os.Remove(walPath(path)); err != nil {
+			return err
+		}
+		for range 2 {
+			if _, err := s.Append(t.Context(), record(6)); !errors.Is(err, agentloop.ErrNotRecorded) || !strings.Contains(err.Error(), "WAL") {
+				t.Errorf("Append = %v, want ErrNotRecorded", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillInOrder(t, s, 8, 9)
+	copyFile(t, path, path+"-copy")
+	copyFile(t, anchorsPath(path), anchorsPath(path+"-copy"))
+	if rep := verifyAt(t, path+"-copy"); !rep.OK || rep.Rows < 8 {
+		t.Errorf("after a crash: %+v", rep)
+	}
+	mustVerify(t, s.Reader, 9)
+}
+
+// copyFile copies by a process of its own: closing the database here would drop
+// the locks of SQLite.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v %s", err, out)
 	}
 }

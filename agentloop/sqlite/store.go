@@ -73,6 +73,7 @@ type Store struct {
 	conn    *sql.Conn // nil after an error, until the next try
 	stmts   map[string]*sql.Stmt
 	file    identity
+	wal     identity // of this connection; zero before its first commit
 	head    head
 	anchors *anchors
 
@@ -256,7 +257,7 @@ func (s *Store) disconnect() {
 	if s.db != nil {
 		_ = s.db.Close()
 	}
-	s.conn, s.db, s.stmts = nil, nil, nil
+	s.conn, s.db, s.stmts, s.wal = nil, nil, nil, identity{}
 }
 
 // writerPragmas are set on the writer's connection. FULL waits for the disk at

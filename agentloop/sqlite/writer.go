@@ -199,7 +199,30 @@ func (s *Store) transact(batch []*op, results []error) error {
 	if t.cut != nil {
 		s.anchorCut(*t.cut)
 	}
-	return nil
+	return s.keepWAL(ctx)
+}
+
+// keepWAL sees that the WAL is still the file at its path: rows in one that was
+// removed would be gone with the next crash. Then they are moved into the database
+// at once, and all connections begin anew.
+func (s *Store) keepWAL(ctx context.Context) error {
+	id, err := identify(walPath(s.health.Path))
+	if err == nil && s.wal == (identity{}) {
+		s.wal = id
+	}
+	if err == nil && id == s.wal {
+		return nil
+	}
+	var busy, frames, moved int
+	if err := s.conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &frames, &moved); err != nil {
+		return err
+	}
+	if busy != 0 {
+		return errWALGone // a search or Verify still reads; the next write tries again
+	}
+	s.warn(fmt.Errorf("%s was removed or replaced by another program; no row is lost", walPath(s.health.Path)))
+	s.disconnect()
+	return s.Reader.Close()
 }
 
 func rollback(tx *sql.Tx) error {
@@ -228,7 +251,9 @@ func (s *Store) ready(ctx context.Context) error {
 // failed keeps the error for Health and gives the connection up, since SQLite may
 // not see with it that the disk is writable again.
 func (s *Store) failed(err error) {
-	s.disconnect()
+	if !errors.Is(err, errWALGone) { // whose rows this connection alone can still save
+		s.disconnect()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.health.LastError = err.Error()
