@@ -19,7 +19,7 @@ import (
 func trustCommand(p *program) *cli.Command {
 	return &cli.Command{
 		UsageText:   examples("sbx trust", "sbx trust --dry-run", "sbx trust --yes ./sandboxd.toml", "sbx trust list", "sbx trust revoke"),
-		Description: "Lets the policy files of this project loosen, not only tighten: and their hooks run the programs of the project that they name: shows what that is and asks. Without a terminal --yes or --sha256 is the answer. Trust is bound to the content that is shown: after a change the file must be trusted again.",
+		Description: "Lets the policy files of this project loosen, not only tighten, and lets their hooks run the programs of the project that they name. Shows what that is and asks; without a terminal --yes or --sha256 is the answer. Trust is bound to the content that is shown: after a change the file must be trusted again.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Usage: "the project `DIR`", TakesFile: true},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would have effect, and the digest of each file; change nothing"},
