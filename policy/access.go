@@ -31,7 +31,9 @@ type access struct {
 	// names in it. replaces is true when what was there before is lost.
 	some, namesOnly, replaces, tracked bool
 	only                               string
-	walk                               *treeNames
+	// hidden: a star of the pattern matches a leading dot too.
+	hidden bool
+	walk   *treeNames
 }
 
 func (a *access) known() bool { return a.real != "" }
@@ -69,10 +71,11 @@ type located struct {
 	glob, tree, noFollow           bool
 	some, names, replaces, tracked bool
 	only                           string
+	hidden                         bool
 }
 
 func (l *locator) access(ef *bash.Effect) access {
-	key := located{ef.Path, ef.Kind, ef.Glob, ef.Tree, ef.NoFollow, ef.Some, ef.Names, ef.Replaces, ef.Tracked, ef.Only}
+	key := located{ef.Path, ef.Kind, ef.Glob, ef.Tree, ef.NoFollow, ef.Some, ef.Names, ef.Replaces, ef.Tracked, ef.Only, ef.Hidden}
 	a, ok := l.seen[key]
 	if !ok {
 		if len(l.seen) < maxLocated {
@@ -102,7 +105,7 @@ func verbOfEffect(k bash.EffectKind) effectVerb {
 
 // effectAccess locates what a script does to a path.
 func (e *Engine) effectAccess(ef *bash.Effect) access {
-	a := access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree, some: ef.Some, only: ef.Only, namesOnly: ef.Names, tracked: ef.Tracked,
+	a := access{verb: verbOfEffect(ef.Kind), raw: ef.Path, glob: ef.Glob, tree: ef.Tree, some: ef.Some, only: ef.Only, namesOnly: ef.Names, tracked: ef.Tracked, hidden: ef.Hidden,
 		replaces: ef.Replaces}
 	switch {
 	case strings.Contains(ef.Path, bash.Hole), !strings.HasPrefix(ef.Path, "/"):
@@ -113,7 +116,7 @@ func (e *Engine) effectAccess(ef *bash.Effect) access {
 		e.locate(&a, ef.Path, ef.NoFollow, true)
 		if a.tree && a.zone != discard && a.known() {
 			if !a.namesOnly && !a.some {
-				a.names, _, a.tooMany = namesIn(a.real, "")
+				a.names, _, a.tooMany = namesIn(a.real, "", false)
 			}
 			a.walk = &treeNames{dir: a.real}
 		}
@@ -139,7 +142,7 @@ func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 		a.walk = &treeNames{dir: filepath.Dir(a.real)}
 	}
 	var links bool
-	a.names, links, a.tooMany = namesIn(filepath.Dir(a.real), last)
+	a.names, links, a.tooMany = namesIn(filepath.Dir(a.real), last, a.hidden)
 	if a.verb == effectWrite && !ef.NoFollow && (links || a.tooMany) {
 		a.given, a.real = "", ""
 	}
@@ -152,7 +155,7 @@ const maxNames = 2000
 // of them), and whether one of them is a link. A directory that does not exist has none; of one that
 // is no directory or cannot be read nothing is known, and the kernel refuses it
 // to the command too.
-func namesIn(dir, pattern string) (names []string, links, tooMany bool) {
+func namesIn(dir, pattern string, hidden bool) (names []string, links, tooMany bool) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, false, false
@@ -163,7 +166,7 @@ func namesIn(dir, pattern string) (names []string, links, tooMany bool) {
 		return nil, false, false
 	}
 	for _, entry := range entries {
-		if pattern != "" && !globMatches(pattern, entry.Name()) {
+		if pattern != "" && !globMatches(pattern, entry.Name(), hidden) {
 			continue
 		}
 		names = append(names, entry.Name())

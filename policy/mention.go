@@ -63,7 +63,7 @@ func (f *facts) gatherMentions(l *locator) {
 		switch {
 		case strings.Contains(m.Path, bash.Hole) || !strings.HasPrefix(m.Path, "/"):
 		case len(f.mentions) < maxResolved:
-			out.at = l.access(&bash.Effect{Kind: bash.Read, Path: m.Path, Command: m.Command})
+			out.at = l.access(&bash.Effect{Kind: bash.Read, Path: m.Path, Glob: m.Glob, Hidden: m.Hidden, Command: m.Command})
 		default:
 			out.at.given = path.Clean(m.Path)
 			out.at.real = out.at.given
@@ -148,6 +148,13 @@ func (f *finder) mentionedPath(x *pathIndex, m *mention) {
 	}
 	if m.at.given != "" || m.at.real != "" {
 		f.pathRules(x, m.at.given, m.at.real, m.command)
+		soft := f.soften
+		f.matching(x, &m.at)
+		f.soften = soft
+		return
+	}
+	if m.at.glob {
+		f.mentionedPattern(x, m)
 		return
 	}
 	// The directory is not known: rules about a name at any depth hold.
@@ -170,6 +177,22 @@ func (f *finder) mentionedPath(x *pathIndex, m *mention) {
 			if f.better(c) && c.pat.re == nil && c.pat.path.name != "" && c.pat.path.matchName("/"+part) {
 				f.found(c, fullMatch, m.command)
 			}
+		}
+	}
+}
+
+// mentionedPattern is for a pattern whose names cannot be listed: it matches the
+// rules about a name that it could stand for.
+func (f *finder) mentionedPattern(x *pathIndex, m *mention) {
+	dir, last := path.Split(m.at.raw)
+	for _, c := range x.all {
+		p := &c.pat.path
+		hit := p.name != "" && !p.nameGlob && globMatches(last, p.name, m.at.hidden)
+		for _, l := range p.literals {
+			hit = hit || globMatches(last, path.Base(l), m.at.hidden) && (isGlobText(dir) || path.Clean(dir) == path.Dir(l))
+		}
+		if hit && f.better(c) {
+			f.found(c, fullMatch, m.command)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -129,4 +130,25 @@ func TestDeniedHostInAnyPlace(t *testing.T) {
 		"curl ok.test", "echo evil.test", "curl notevil.test", "curl evil.test.ok.test", "git clone https://ok.test/evil.test", "grep -rn evil.test src", "git commit -m 'drop evil.test'", "git commit -m evil.test", "sed -i s/evil.test/ok.test/ a.go", "rg evil.test src", "git log --grep=evil.test",
 		"prog myevil.test", "prog 10.8.1.2", "awk '/evil.test/' a.go", "printf evil.test", "prog https://ok.test/evil.test", "docker pull ok.test/evil.test",
 	})
+}
+
+// TestDeniedReadInManyCommands goes through a list of programs and constructs
+// that read a file; none is allowed.
+func TestDeniedReadInManyCommands(t *testing.T) {
+	dir, cfg := tree(t)
+	if err := os.Symlink(".env", filepath.Join(dir, "lnk")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("testdata/denied_reads.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, cfg, deny("read_file(.env)"))
+	var bad []string
+	for l := range strings.Lines(string(data)) {
+		if l = strings.TrimSuffix(l, "\n"); l != "" && !strings.HasPrefix(l, "# ") {
+			bad = append(bad, strings.NewReplacer("WS", dir, "␤", "\n").Replace(l))
+		}
+	}
+	refused(t, e, dir, bad, nil)
 }

@@ -215,11 +215,11 @@ func (p *pathPattern) present() bool {
 
 // underGlob reports whether a name in dir that the shell's pattern matches leads
 // to what p covers.
-func (p *pathPattern) underGlob(dir, pattern string) bool {
+func (p *pathPattern) underGlob(dir, pattern string, hidden bool) bool {
 	one := func(l string) bool {
 		rest, ok := strings.CutPrefix(l, strings.TrimSuffix(dir, "/")+"/")
 		name, _, _ := strings.Cut(rest, "/")
-		return ok && globMatches(pattern, name)
+		return ok && globMatches(pattern, name, hidden)
 	}
 	for _, l := range p.literals {
 		if one(l) {

@@ -167,7 +167,7 @@ func (f *finder) below(x *pathIndex, a *access) {
 		dir = path.Dir(dir)
 	}
 	for _, c := range x.all {
-		if !f.better(c) || !c.pat.path.reaches(dir) || !c.pat.path.wantedBy(a) || a.glob && !a.some && !c.pat.path.underGlob(dir, path.Base(a.real)) {
+		if !f.better(c) || !c.pat.path.reaches(dir) || !c.pat.path.wantedBy(a) || a.glob && !a.some && !c.pat.path.underGlob(dir, path.Base(a.real), a.hidden) {
 			continue
 		}
 		if a.some && a.verb == effectRead && exists(dir) && (!c.pat.path.present() || !c.pat.path.trackedIn(a)) {
@@ -187,8 +187,9 @@ func (f *finder) matching(x *pathIndex, a *access) {
 	if !a.glob && !a.tree || a.real == "" || a.namesOnly {
 		return
 	}
-	f.soften = a.some
-	defer func() { f.soften = false }()
+	soft := f.soften
+	f.soften = soft || a.some
+	defer func() { f.soften = soft }()
 	dir, last := a.real, "*"
 	if a.glob {
 		dir, last = path.Split(a.real)
@@ -208,11 +209,11 @@ func (f *finder) matching(x *pathIndex, a *access) {
 			continue
 		}
 		p := &c.pat.path
-		if p.name != "" && !p.nameGlob && globMatches(last, p.name) {
+		if p.name != "" && !p.nameGlob && globMatches(last, p.name, a.hidden) {
 			f.found(c, fullMatch, a.command)
 		}
 		for _, l := range p.literals {
-			if path.Dir(l) == dir && globMatches(last, path.Base(l)) {
+			if path.Dir(l) == dir && globMatches(last, path.Base(l), a.hidden) {
 				f.found(c, fullMatch, a.command)
 			}
 		}
@@ -220,8 +221,8 @@ func (f *finder) matching(x *pathIndex, a *access) {
 }
 
 // globMatches is the shell's match: a star does not match a leading dot.
-func globMatches(pattern, name string) bool {
-	if strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") {
+func globMatches(pattern, name string, hidden bool) bool {
+	if !hidden && strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") {
 		return false
 	}
 	ok, err := path.Match(pattern, name)

@@ -42,7 +42,7 @@ func (e *Engine) addOnePattern(f *facts, pattern, base string) {
 	a := e.access(effectRead, dir, base, -1)
 	a.tree = true
 	if a.known() {
-		a.names, _, a.tooMany = namesIn(a.real, "")
+		a.names, _, a.tooMany = namesIn(a.real, "", false)
 	}
 	// The search below the start directory itself is there already.
 	if dir != "." {

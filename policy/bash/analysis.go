@@ -200,6 +200,8 @@ type Effect struct {
 	// the host, or [Hole].
 	Path string
 	Glob bool
+	// Hidden is true when a star in Path also matches a leading dot.
+	Hidden bool
 	// Tree is true when everything beneath Path is meant (rm -r, cp -r).
 	Tree bool
 	// NoFollow is true when a link at Path itself is not followed (rm, mv).

@@ -79,6 +79,8 @@ type analyzer struct {
 	tail int
 	// only is what find -name asks for, while its commands are read.
 	only string
+	// hidden: a star of the shell matches hidden names too.
+	hidden bool
 	// renamed: an archive was made whose names were changed on the way.
 	renamed bool
 	// src is the text that is being read; positions of its nodes refer to it.

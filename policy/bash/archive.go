@@ -61,6 +61,12 @@ func (a *analyzer) tar(v *invocation, p *program) {
 			a.keepMade(&text{alts: []string{anyText}})
 		}
 	case create:
+		if w, ok := g.get("T", "files-from"); ok {
+			a.listed(&n, a.content(v.st, w.Text))
+			if w.Text == "-" {
+				a.listed(&n, v.st.in)
+			}
+		}
 		a.renamed = a.renamed || g.has("transform", "xform")
 		a.each(&n, g.ops, Effect{Kind: Read, Tree: true})
 		if g.has("remove-files") {
@@ -75,6 +81,22 @@ func (a *analyzer) tar(v *invocation, p *program) {
 	if v.st.out != nil {
 		for _, w := range g.ops {
 			v.st.out.from = appendFrom(v.st.out.from, w.Text)
+		}
+	}
+}
+
+// listed lists the files that a program reads because a list names them; one
+// that is known at run time only may name any.
+func (a *analyzer) listed(v *invocation, t *text) {
+	if t == nil {
+		return
+	}
+	for _, s := range t.alts {
+		for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == 0 }) {
+			if a.spend(1) {
+				return
+			}
+			a.effect(v.st, Effect{Kind: Read, Path: f, Tree: true, Source: Code, Command: a.cur})
 		}
 	}
 }
@@ -122,6 +144,12 @@ func (a *analyzer) zip(v *invocation, p *program) {
 	a.optionRoles(v, p, &g)
 	if g.computed {
 		a.noteHere(UnknownOption, "zip")
+	}
+	if g.has("@") {
+		a.listed(v, v.st.in)
+	}
+	if len(g.ops) > 1 && g.ops[0].Text == "-" {
+		a.each(v, g.ops[1:], Effect{Kind: Read, Tree: true})
 	}
 	if len(g.ops) > 0 && g.ops[0].Text != "-" {
 		name := g.ops[0].Text

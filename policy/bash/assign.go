@@ -187,6 +187,9 @@ func (a *analyzer) assign(st *state, name string, alts []string, appends bool) {
 		alts = cross(old.alts, alts)
 	}
 	a.noteAssign(name, alts)
+	if name == "GLOBIGNORE" {
+		a.hidden = true // bash(1): setting it is like dotglob
+	}
 	switch {
 	case v.lower:
 		alts = mapAlts(alts, strings.ToLower)

@@ -108,8 +108,8 @@ func (a *analyzer) console(v *invocation, p *program) {
 
 // consoleFile reads a file of commands.
 func (a *analyzer) consoleFile(v *invocation, m *consoleMarks, w Word) {
+	a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Command: a.cur})
 	if m.signs == "" {
-		a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Command: a.cur})
 		return
 	}
 	for _, s := range a.programFile(v, w) {

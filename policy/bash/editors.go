@@ -14,6 +14,7 @@ func (a *analyzer) ed(v *invocation, p *program) {
 			continue
 		}
 		a.effect(v.st, Effect{Kind: Write, Path: w.Text, Command: a.cur})
+		a.effect(v.st, Effect{Kind: Read, Path: w.Text, Command: a.cur})
 		if v.st.in != nil && !v.st.in.pure {
 			a.wrote(v.st, w.Text)
 		}
@@ -133,6 +134,11 @@ func (a *analyzer) vim(v *invocation, p *program) {
 		p = &q
 	}
 	g := parseArgs(p, v.argv)
+	for _, w := range g.ops {
+		if !strings.HasPrefix(w.Text, "+") {
+			a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Command: a.cur})
+		}
+	}
 	for _, o := range g.opts {
 		switch o.name {
 		case "c", "cmd":
@@ -244,6 +250,7 @@ func (a *analyzer) editor(v *invocation, p *program) {
 	for _, w := range g.ops {
 		if !strings.HasPrefix(w.Text, "+") {
 			a.effect(v.st, Effect{Kind: Write, Path: w.Text, Command: a.cur})
+			a.effect(v.st, Effect{Kind: Read, Path: w.Text, Command: a.cur})
 		}
 	}
 	a.setOpaque()
@@ -374,24 +381,6 @@ func (a *analyzer) less(v *invocation, p *program) {
 	}
 	if g.computed {
 		a.noteHere(UnknownOption, "less")
-	}
-	a.defaultOut(v)
-}
-
-// man follows man(1): -P and -H start programs.
-func (a *analyzer) man(v *invocation, p *program) {
-	g := parseArgs(p, v.argv)
-	safe := !g.odd && a.optionRoles(v, p, &g)
-	for _, w := range g.ops {
-		if strings.Contains(w.Text, "/") {
-			a.effect(v.st, Effect{Kind: Read, Path: w.Text, Command: a.cur})
-		}
-	}
-	if safe {
-		a.setReadOnly()
-	}
-	if g.computed {
-		a.noteHere(UnknownOption, "man")
 	}
 	a.defaultOut(v)
 }

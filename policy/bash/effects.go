@@ -80,6 +80,7 @@ func (a *analyzer) effect(st *state, e Effect) {
 		return
 	}
 	e.Pos = a.pos
+	e.Hidden = e.Hidden || e.Glob && a.hidden
 	raw := e.Path
 	if e.Kind != Network {
 		if host, ok := devHost(raw); ok {

@@ -19,7 +19,10 @@ type Mention struct {
 	// variable was assigned and not exported, so that it reaches the program only
 	// if it was in the environment before.
 	Variable, Weak bool
-	Command        int
+	// Glob is true when Path is a pattern, which the shell or the program matches
+	// with names; Hidden as with [Effect.Hidden].
+	Glob, Hidden bool
+	Command      int
 }
 
 // maxMentions bounds the mentions of one script that are listed. A script past
@@ -79,6 +82,33 @@ func (a *analyzer) mentions(v *invocation, p *program) {
 		}
 	default:
 		a.mentionWords(v, argv[1:], textLetters[name])
+		if carriesCode(p) {
+			a.quotedParts(v, argv[1:])
+		}
+	}
+}
+
+// carriesCode reports programs whose arguments may be code, with names of files
+// in quotes.
+func carriesCode(p *program) bool {
+	switch p.how {
+	case howPython, howCode, howNode, howStdinCode, howExpect:
+		return true
+	default:
+		return false
+	}
+}
+
+// quotedParts lists what stands in quotes in code.
+func (a *analyzer) quotedParts(v *invocation, ws []Word) {
+	for _, w := range ws {
+		for _, quote := range [...]string{"'", `"`, "`"} {
+			for i, part := range strings.Split(w.Text, quote) {
+				if i > 0 && part != "" && len(part) < 4096 && i < 256 {
+					a.parts(v, part, Mention{}, nil)
+				}
+			}
+		}
 	}
 }
 
@@ -116,7 +146,9 @@ func (a *analyzer) mentionWords(v *invocation, ws []Word, letters string) {
 		s := ws[i].Text
 		switch {
 		case ended || len(s) < 2 || s[0] != '-':
-			a.parts(v, s, Mention{Whole: true}, dirs)
+			// git matches patterns by itself.
+			pathspec := letters == textLetters["git"] && letters != "" && strings.ContainsAny(s, "*?[")
+			a.parts(v, s, Mention{Whole: true, Glob: ws[i].Glob || pathspec, Hidden: pathspec || a.hidden}, dirs)
 		case s == "--":
 			ended = true
 		case strings.HasPrefix(s, "--"):
@@ -306,6 +338,10 @@ func (a *analyzer) addMention(v *invocation, s string, m Mention, more []string)
 		return
 	}
 	m.Text, m.Command = publicText(s), a.cur
+	if i := strings.Index(s, belowText); i >= 0 && a.only != "" && !strings.ContainsAny(a.only, `*?[\!`) {
+		s = s[:i] + a.only // what find -name found
+		m.Text = publicText(s)
+	}
 	if rest, ok := strings.CutPrefix(s, "~/"); ok && a.opts.Home != "" {
 		s = a.opts.Home + "/" + rest
 	}

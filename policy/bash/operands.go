@@ -98,6 +98,7 @@ func (a *analyzer) writeOperands(v *invocation, g *args) {
 		a.each(v, ops, Effect{Kind: Read})
 	case "rename", "prename", "perl-rename", "file-rename":
 		a.each(v, ops, Effect{Kind: Delete, NoFollow: true})
+		a.each(v, ops, Effect{Kind: Read, NoFollow: true})
 	}
 	a.each(v, ops, e)
 }

@@ -220,6 +220,9 @@ func (a *analyzer) usualOutput(v *invocation, g *args) {
 			tree = ""
 		}
 	case "cpio", "pax":
+		if g.has("o", "p", "w", "create", "pass-through") {
+			a.listed(v, v.st.in)
+		}
 		if g.has("i", "p", "r", "extract", "pass-through") {
 			tree = "."
 		}

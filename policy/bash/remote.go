@@ -174,6 +174,12 @@ func (a *analyzer) rsync(v *invocation, p *program) {
 			a.effect(v.st, Effect{Kind: Delete, Path: w.Text, Glob: w.Glob, Tree: true, Some: true, NoFollow: true, Command: a.cur})
 		}
 	}
+	if w, ok := g.get("files-from"); ok {
+		a.listed(v, a.content(v.st, w.Text))
+		if w.Text == "-" {
+			a.listed(v, v.st.in)
+		}
+	}
 	a.remoteOperands(v, g.ops)
 	if n := len(g.ops); n > 1 && !remote {
 		for _, src := range g.ops[:n-1] {

@@ -173,6 +173,8 @@ func (a *analyzer) shellOption(st *state, name string, on bool) {
 		a.tracePrompt(st)
 	case "keyword":
 		st.keywords = true
+	case "dotglob":
+		a.hidden = true
 	case "histexpand":
 		a.noteHere(ComputedCode, "history expansion")
 	case "xpg_echo":
