@@ -167,6 +167,23 @@ var stages = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// daemonProgram is sandboxd, beside sbx. Only the tests of the daemon need it.
+var daemonProgram = sync.OnceValues(func() (string, error) {
+	dir, err := stages()
+	if err != nil {
+		return "", err
+	}
+	to := dir + "/bin/sandboxd"
+	if own := os.Getenv("SANDBOXD_TEST_SANDBOXD"); own != "" {
+		return to, copyProgram(own, to)
+	}
+	build := osexec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", to, "../cmd/sandboxd")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build sandboxd: %w\n%s", err, out)
+	}
+	return to, nil
+})
+
 // stageCount is only read and written below the lock.
 var stageCount struct {
 	sync.Mutex

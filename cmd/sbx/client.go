@@ -60,11 +60,18 @@ func daemonFailure(err error) error {
 		return nil
 	}
 	if f, ok := errors.AsType[*api.Fault](err); ok {
-		code := exitSandbox
-		if f.Code == api.CodeInsideRun {
+		code, stage := exitSandbox, "daemon"
+		switch f.Code {
+		case api.CodeInsideRun:
 			code = exitRefused
+		case api.CodePolicy:
+			stage = "policy"
+		case api.CodeSetup:
+			stage = "grant"
+		case api.CodeBadRequest:
+			stage = "usage"
 		}
-		return &failure{code: code, stage: "daemon", hint: f.Hint, err: err}
+		return &failure{code: code, stage: stage, hint: f.Hint, err: err}
 	}
 	if e, ok := errors.AsType[*api.UnreachableError](err); ok {
 		return &failure{code: exitSandbox, stage: "daemon", hint: e.Hint, err: err}

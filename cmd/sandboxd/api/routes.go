@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 )
@@ -66,13 +67,13 @@ func (s *Server) routes() *http.ServeMux {
 // route finds the handler. What the multiplexer would answer in plain text, or by
 // a redirect to a cleaned path, is answered as everything else here.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
-	h, pattern := s.mux.Handler(r)
-	if pattern != "" && (r.Method != http.MethodHead || strings.HasPrefix(pattern, "HEAD ")) {
+	_, pattern := s.mux.Handler(r)
+	clean := path.Clean(r.URL.Path) == r.URL.Path
+	if pattern != "" && clean && r.Method != http.MethodHead {
 		s.mux.ServeHTTP(w, r)
 		return
 	}
-	_ = h
-	if methods := s.methods(r); len(methods) > 0 {
+	if methods := s.methods(r); len(methods) > 0 && clean {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		writeFault(w, fault(CodeMethod, "use "+strings.Join(methods, " or "), "%s does not take %s", r.URL.Path, r.Method))
 		return
