@@ -101,6 +101,9 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 		}
 		g.Workspace = s.workspace
 		g.ReadOnlyWorkspace = s.Mode() == policy.ModePlan
+		if r.traits.ReadOnly { // held to its word
+			g.ReadOnlyWorkspace = true
+		}
 		dir, err := callDir(r.Call)
 		if err != nil {
 			return g, nil, err

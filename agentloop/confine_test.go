@@ -1,6 +1,7 @@
 package agentloop
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -392,5 +393,18 @@ func TestSelfTestTriesADeniedRead(t *testing.T) {
 	w.s = w.session()
 	if err := w.d.SelfTest(t.Context(), w.s); err != nil {
 		t.Errorf("without denials: %v", err)
+	}
+	// A sandbox that does not hold: the same, with what should be denied granted.
+	for _, path := range []string{w.host.path("home/u/w/.env"), w.s.Workspace()} {
+		r := &ToolRun{Call: ToolCall{Call: policy.Call{Tool: "run_bash"}}, Session: w.s, d: w.d, result: &ToolResult{}}
+		p, err := w.d.confine(r, []string{"sh", "-c", ":"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leak *SelfTestError
+		if err := w.d.tryRead(t.Context(), p, path); !errors.As(err, &leak) || leak.Path != path {
+			t.Errorf("%s can be read, and the test says %v", path, err)
+		}
+		p.cleanUp(r)
 	}
 }

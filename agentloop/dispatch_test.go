@@ -44,7 +44,7 @@ func (l *memoryLog) statuses() []Status {
 
 // world is a dispatcher on the real host with one session.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	host *fakeHost
 	d    *Dispatcher
 	m    *Sessions
@@ -61,7 +61,7 @@ func rule(kind policy.Kind, pattern string) policy.Rule {
 }
 
 // newWorld makes one. edit may be nil.
-func newWorld(t *testing.T, edit func(*PolicyInForce), more ...func(*world)) *world {
+func newWorld(t testing.TB, edit func(*PolicyInForce), more ...func(*world)) *world {
 	t.Helper()
 	w := &world{t: t, host: newHost(t), log: &memoryLog{}, edit: edit}
 	w.host.file("home/u/w/.git/HEAD", "ref: refs/heads/main\n", 0o644)
@@ -246,4 +246,32 @@ func TestReadAndWriteFilesConfined(t *testing.T) {
 	if res := w.call("nothing_like_it", policy.Args{}); res.Status != StatusDeny || res.Ran {
 		t.Errorf("unknown tool %+v", res)
 	}
+}
+
+// BenchmarkDispatch is one call of a session, with its rows kept in memory, beside
+// the same command given to the Runner directly.
+func BenchmarkDispatch(b *testing.B) {
+	w := newWorld(b, allowing("run_bash(true)"))
+	for name, run := range map[string]func() bool{
+		"call": func() bool { return w.bash("true").Status == StatusOK },
+		"file": func() bool {
+			return w.call("read_file", policy.Args{"file_path": "/etc/hostname"}).Status == StatusOK
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if !run() {
+					b.Fatal("failed")
+				}
+			}
+		})
+	}
+	spec := w.bash("true").Spec
+	b.Run("runner alone", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := w.opts.Runner.Run(b.Context(), spec); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -16,12 +16,12 @@ import (
 // fakeHost is a home, a workspace in it and our own directories, all in a
 // temporary directory; the system directories are the real ones.
 type fakeHost struct {
-	t    *testing.T
+	t    testing.TB
 	root string
 	Caller
 }
 
-func newHost(t *testing.T) *fakeHost {
+func newHost(t testing.TB) *fakeHost {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -26,8 +26,7 @@ func (e *SelfTestError) Error() string {
 // which nothing works does not pass.
 func (d *Dispatcher) SelfTest(ctx context.Context, s *Session) error {
 	r := &ToolRun{Call: ToolCall{Call: policy.Call{Tool: "run_bash", Cwd: s.workspace}}, Session: s, d: d, result: &ToolResult{}}
-	shell := systemProgram("sh")
-	p, err := d.confine(r, []string{shell, "-c", ":"})
+	p, err := d.confine(r, []string{systemProgram("sh"), "-c", ":"})
 	if err != nil {
 		return err
 	}
@@ -36,6 +35,13 @@ func (d *Dispatcher) SelfTest(ctx context.Context, s *Session) error {
 	if denied == "" {
 		denied = "/etc/shadow"
 	}
+	return d.tryRead(ctx, p, denied)
+}
+
+// tryRead fails when a path can be read under a confinement, and when a granted
+// one cannot.
+func (d *Dispatcher) tryRead(ctx context.Context, p *confined, denied string) error {
+	shell := systemProgram("sh")
 	script := `exec 3<"$2" || exit 5; if [ -d "$1" ]; then ls -A -- "$1"; else head -c 1 -- "$1"; fi`
 	p.spec.Argv = []string{shell, "-c", script, "self-test", denied, shell}
 	p.spec.Limits = exec.Limits{Wall: policy.DefaultCommandTimeout, Tasks: p.spec.Limits.Tasks}
@@ -43,10 +49,10 @@ func (d *Dispatcher) SelfTest(ctx context.Context, s *Session) error {
 	switch {
 	case err != nil:
 		return err
-	case res.ExitCode == 5:
-		return errors.New("the sandbox does not work: a granted file could not be read: " + strings.TrimSpace(res.Stderr.Text))
 	case res.Stdout.Bytes > 0:
 		return &SelfTestError{Path: denied}
+	case res.ExitCode == 5:
+		return errors.New("the sandbox does not work: a granted file could not be read: " + strings.TrimSpace(res.Stderr.Text))
 	case res.Outcome != exec.Exited:
 		return fmt.Errorf("the self-test of the sandbox did not end: %s", res.Outcome)
 	}

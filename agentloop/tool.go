@@ -26,7 +26,8 @@ const (
 type Traits struct {
 	// ConcurrencySafe calls may run beside others of the same turn.
 	ConcurrencySafe bool
-	// ReadOnly calls change nothing outside the session.
+	// ReadOnly calls change nothing outside the session. The sandbox holds them
+	// to it.
 	ReadOnly bool
 	// Harmless calls destroy nothing that could not be had back.
 	Harmless  bool
@@ -63,6 +64,7 @@ type ToolRun struct {
 	Session *Session
 
 	d      *Dispatcher
+	traits Traits
 	result *ToolResult
 	grant  policy.Grant
 	out    output
