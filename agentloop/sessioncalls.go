@@ -10,6 +10,7 @@ type liveCall struct {
 	cancel    context.CancelCauseFunc
 	interrupt Interrupt
 	queued    bool
+	ended     bool // by a cancellation of the session
 }
 
 // ErrSessionClosed reports that the session has ended.
@@ -33,7 +34,11 @@ func (s *Session) enter(ctx context.Context, h *handling) (live context.Context,
 		cancel(nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		ended := s.calls[h.c.ID].ended
 		delete(s.calls, h.c.ID)
+		if ended {
+			s.toolsReturned()
+		}
 		if len(s.calls) == 0 && s.idle != nil {
 			close(s.idle)
 			s.idle = nil
@@ -69,14 +74,24 @@ func (s *Session) Cancel(by string) {
 	}
 	s.cancelled = true
 	s.events.Publish(EventCancelInserted, map[string]string{"by": by})
-	ended := 0
 	for _, c := range s.calls {
 		if c.queued || c.interrupt == InterruptCancel {
+			c.ended = true
 			c.cancel(ErrCancelled)
-			ended++
 		}
 	}
-	s.events.Publish(EventCancelTools, map[string]int{"ended": ended, "finish_first": len(s.calls) - ended})
+	s.toolsReturned()
+}
+
+// toolsReturned tells that every call which the cancellation ended has returned,
+// and how many finish first. s.mu is held.
+func (s *Session) toolsReturned() {
+	for _, c := range s.calls {
+		if c.ended {
+			return
+		}
+	}
+	s.events.Publish(EventCancelTools, map[string]int{"finish_first": len(s.calls)})
 }
 
 // Cancelled reports whether the session was cancelled and its turn has not ended.
