@@ -14,14 +14,14 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // Root's daemon serves several users: each runs as itself, reaches what it could
 // reach anyhow, and sees its own.
 func TestUsersOfOneDaemon(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	require.Root(t, "to play a daemon that serves others")
 	d := startDaemon(t, 0, "--group", strconv.Itoa(daemonGID))
 	one, two := d.as(1000), d.as(1001)
 	secret := d.file(d.Home+"/secret", d.Token) // root's
@@ -196,9 +196,7 @@ func TestHostileRequests(t *testing.T) {
 // bounded, and another is served meanwhile.
 func TestIdleConnections(t *testing.T) {
 	n := 10000
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to play two users")
-	}
+	require.Root(t, "to play two users")
 	d := startDaemon(t, 0, "--group", strconv.Itoa(daemonGID))
 	before := d.memory()
 	held, made := d.flood(1000, n)

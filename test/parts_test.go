@@ -12,6 +12,7 @@ const partWord = "-part"
 
 func parts() map[string]func(places) error {
 	return map[string]func(places) error{
+		"bare HTTP":          serveBare,
 		"type into terminal": typeInto,
 		"processes":          bombProcesses,
 		"threads":            bombThreads,
