@@ -126,7 +126,8 @@ func (e *Engine) effectAccess(ef *bash.Effect) access {
 
 // globAccess locates a pattern by its directory: the names that match lie in
 // it. A pattern in a directory part, or one that may match hidden names, is not
-// known; neither is one whose names are written through links.
+// known; neither is one whose names are written through links, or read through
+// links that lead out of the roots.
 func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 	dir, last := filepath.Split(ef.Path)
 	if isGlobText(dir) || last == "" || strings.HasPrefix(last, ".") {
@@ -141,36 +142,55 @@ func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 	if a.tree {
 		a.walk = &treeNames{dir: filepath.Dir(a.real)}
 	}
-	var links bool
+	var links []string
 	a.names, links, a.tooMany = namesIn(filepath.Dir(a.real), last, a.hidden)
-	if a.verb == effectWrite && !ef.NoFollow && (links || a.tooMany) {
+	switch {
+	case ef.NoFollow:
+	case a.verb == effectWrite && (len(links) > 0 || a.tooMany), a.verb == effectRead && (a.tooMany || e.leadOut(filepath.Dir(a.real), links)):
 		a.given, a.real = "", ""
 	}
+}
+
+// leadOut reports whether one of the links in dir leads out of the roots and the
+// system directories.
+func (e *Engine) leadOut(dir string, links []string) bool {
+	for _, name := range links {
+		real, err := resolve(filepath.Join(dir, name))
+		if err != nil {
+			return true
+		}
+		if _, z := e.zoneOf(real); z < systemDir {
+			return true
+		}
+	}
+	return false
 }
 
 // maxNames bounds the names of a directory that are looked at.
 const maxNames = 2000
 
 // namesIn lists the names in dir that match a pattern of the shell ("" is all
-// of them), and whether one of them is a link. A directory that does not exist has none; of one that
-// is no directory or cannot be read nothing is known, and the kernel refuses it
-// to the command too.
-func namesIn(dir, pattern string, hidden bool) (names []string, links, tooMany bool) {
+// of them), and which of them are links. A directory that does not exist has
+// none; of one that is no directory or cannot be read nothing is known, and the
+// kernel refuses it to the command too.
+func namesIn(dir, pattern string, hidden bool) (names, links []string, tooMany bool) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil, false, false
+		return nil, nil, false
 	}
 	defer d.Close()
 	entries, err := d.ReadDir(maxNames)
 	if err != nil && err != io.EOF {
-		return nil, false, false
+		return nil, nil, false
 	}
 	for _, entry := range entries {
 		if pattern != "" && !globMatches(pattern, entry.Name(), hidden) {
 			continue
 		}
 		names = append(names, entry.Name())
-		links = links || entry.Type()&os.ModeSymlink != 0
+		if entry.Type()&os.ModeSymlink != 0 {
+			links = append(links, entry.Name())
+		}
 	}
 	return names, links, len(entries) == maxNames
 }

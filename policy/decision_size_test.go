@@ -46,6 +46,25 @@ func TestDecisionsRepeatLittle(t *testing.T) {
 	}
 }
 
+// The reason for an allowed script is what allowed its weakest part.
+func TestReasonOfAllowedScriptIsOfItsWeakestPart(t *testing.T) {
+	e := engine(t, Config{Workspace: "/w", Default: Allow}, allow("run_bash(make *)"))
+	for script, want := range map[string]string{
+		"ls; ls -l":                    "mode",
+		"ls; make x":                   "rule",
+		"ls; foo":                      "default",
+		"make x; foo; ls":              "default",
+		"find . -type f -exec ls {} +": "mode",
+		"find . -exec rm {} + ; ls":    "default",
+		"kill -0 1; kill 1":            "default",
+		"tar --help; rm x; make x; ls": "default",
+	} {
+		if d := e.Check(t.Context(), BashCall(script, "/w")); d.Verdict != Allow || d.Reason.Type() != want {
+			t.Errorf("%s: %v by %v, want %s", script, d.Verdict, d.Reason, want)
+		}
+	}
+}
+
 // What the setting default decides says so, in words that fit the verdict.
 func TestReasonsOfTheSettingDefault(t *testing.T) {
 	for v, want := range map[Verdict]string{

@@ -363,7 +363,22 @@ func (r *run) whyUndecided(i int) string {
 	return ""
 }
 
-// combine returns the strictest verdict of the parts.
+// weight orders the reasons for an Allow by how much there is to tell.
+func weight(why Reason) int {
+	switch why.(type) {
+	case DefaultReason:
+		return 3
+	case RuleReason:
+		return 2
+	case ConfinedReason, ClassifierReason:
+		return 1
+	}
+	return 0
+}
+
+// combine returns the strictest verdict of the parts. Of several that are
+// allowed, the one that somebody had to allow gives the reason, not one that
+// only reads; what nobody decided (default = "allow") comes before a rule.
 func (r *run) combine() (Verdict, Reason) {
 	if len(r.verdicts) == 0 {
 		return Allow, ModeReason{Mode: r.when.mode, Text: "does nothing outside the shell"}
@@ -371,9 +386,7 @@ func (r *run) combine() (Verdict, Reason) {
 	v, why := Allow, Reason(nil)
 	for i := range r.verdicts {
 		pv := &r.verdicts[i]
-		_, rule := pv.reason.(RuleReason)
-		_, had := why.(RuleReason)
-		if why == nil || pv.verdict < v || pv.verdict == v && v == Allow && rule && !had {
+		if why == nil || pv.verdict < v || pv.verdict == v && v == Allow && weight(pv.reason) > weight(why) {
 			v, why = pv.verdict, pv.reason
 		}
 	}

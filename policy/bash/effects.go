@@ -82,6 +82,9 @@ func (a *analyzer) effect(st *state, e Effect) {
 	e.Pos = a.pos
 	e.Hidden = e.Hidden || e.Glob && a.hidden
 	raw := e.Path
+	if e.Kind != Network && leavesUnknown(raw, e.Glob) {
+		raw = anyText // above a name that is not known anything may be
+	}
 	if e.Kind != Network {
 		if host, ok := devHost(raw); ok {
 			e.Kind, e.Path = Network, host
@@ -116,6 +119,22 @@ func (a *analyzer) effect(st *state, e Effect) {
 		e.Path = publicText(p)
 		a.addEffect(e)
 	}
+}
+
+// leavesUnknown reports a path that goes up (..) behind a component that is not
+// known, which may be a link or stand for any number of components.
+func leavesUnknown(p string, glob bool) bool {
+	if !strings.Contains(p, "..") {
+		return false
+	}
+	unknown := false
+	for part := range strings.SplitSeq(p, "/") {
+		if part == ".." && unknown {
+			return true
+		}
+		unknown = unknown || hasHole(part) || glob && strings.ContainsAny(part, "*?[")
+	}
+	return false
 }
 
 func (a *analyzer) addEffect(e Effect) {

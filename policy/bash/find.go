@@ -46,7 +46,7 @@ func (a *analyzer) find(v *invocation) {
 		case "-exec", "-execdir", "-ok", "-okdir":
 			// What -exec starts is listed as commands of their own. -execdir
 			// finds programs in the directories that it works in.
-			safe = safe && w.Text == "-exec"
+			safe = safe && w.Text == "-exec" && findsFiles(argv)
 			i = a.findExec(v, i, roots, strings.HasSuffix(w.Text, "dir"))
 		case "-delete":
 			safe = false
@@ -78,6 +78,21 @@ func (a *analyzer) find(v *invocation) {
 		a.setReadOnly()
 	}
 	a.defaultOut(v)
+}
+
+// findsFiles reports a find that names regular files alone: what it starts does
+// not follow a link that lies in the tree.
+func findsFiles(argv []Word) bool {
+	files := false
+	for i, w := range argv {
+		switch w.Text {
+		case "-L", "-follow", "-o", "-or", "!", "-not", "(", ",":
+			return false
+		case "-type":
+			files = files || i+1 < len(argv) && argv[i+1].Text == "f"
+		}
+	}
+	return files
 }
 
 // findExec reads the command of one -exec; {} stands for file names below the

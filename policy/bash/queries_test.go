@@ -29,7 +29,7 @@ func TestQueriesOnlyRead(t *testing.T) {
 		"dpkg -l", "dpkg -L git", "dpkg -S /bin/ls", "rpm -qa", "rpm -ql git", "apt list --installed", "apt show git", "pip list", "pip show requests", "pip freeze",
 		"npm ls --depth=0", "npm list", "ip addr", "ip -br a", "ip route show", "ip link ls dev eth0", "openssl rand -hex 8", "openssl version",
 		"openssl x509 -in c.pem -noout -text", "openssl dgst -sha256 f", "kill -l", "kill -0 42", "jobs", "history", "alias", "ls | tee", "ls | tee /dev/null", "ls | tee /dev/stderr",
-		"cut -d' ' -f1 f", "paste -sd, f", "find . -name '*.go' -exec wc -l {} +", `find . -exec grep -l x {} \;`} {
+		"cut -d' ' -f1 f", "paste -sd, f", "find . -type f -name '*.go' -exec wc -l {} +", `find src -name '*.go' -type f -exec grep -l x {} \;`} {
 		if !onlyReads(s) {
 			t.Errorf("%q is not read-only", s)
 		}
@@ -49,7 +49,7 @@ func TestNeighboursOfQueriesDoMore(t *testing.T) {
 		"ip link set eth0 down", "ip addr add 1 dev x", "ip -b f", "ip -batch f", "ip netns exec x ls", "ip r del default", "ip -n ns a",
 		"openssl rand -out f 8", "openssl rand -writerand f 8", "openssl x509 -in c -out d -noout", "openssl x509 -in c.pem -text", "openssl dgst -sign k f", "openssl dgst -out f g", "openssl rand -engine x 8", "openssl req -new",
 		"kill 42", "kill -9 42", "kill -0 -sKILL 42", "kill -0 $x", "kill -0 *", "kill -l; kill 1", "jobs -x ls", "history -w f", "history -c", "alias a=b", "ls | tee f", "ls | tee -a /dev/null f", "ls | tee $x",
-		"find . -exec rm {} +", "find . -execdir ls {} +", `find . -exec {} \;`, "find . -exec sh -c ls {} + -delete", "docker ps", "kubectl get pods"} {
+		"find . -type f -exec rm {} +", "find . -exec wc {} +", "find -L . -type f -exec wc {} +", "find . -type f -o -name x -exec wc {} +", "find . ! -type f -exec wc {} +", "find . -follow -type f -exec wc {} +", "find . -execdir ls {} +", `find . -exec {} \;`, "find . -exec sh -c ls {} + -delete", "docker ps", "kubectl get pods"} {
 		if onlyReads(s) {
 			t.Errorf("%q is called read-only", s)
 		}
