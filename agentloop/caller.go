@@ -91,7 +91,15 @@ func (c Caller) usableDir(variable, fallback, kind string, warnings []string) (s
 	dir := ownDir(c.Environ, variable, c.Home, fallback)
 	err := fmt.Errorf("no home directory")
 	if dir != "" {
-		if err = makeOwnDir(dir, c.UID); err == nil {
+		real := c.realPlace(dir)
+		if c.inWork(real) {
+			// The workspace is refused for it, or another one is named and who writes
+			// there first makes it: nothing of ours is made in a tree before.
+			return real, warnings
+		}
+		if withinAny(real, systemTrees) && !withinAny(real, sourceTrees) {
+			err = fmt.Errorf("%s lies in a system directory", dir)
+		} else if err = makeOwnDir(dir, c.UID); err == nil {
 			return dir, warnings
 		}
 	}
@@ -102,6 +110,31 @@ func (c Caller) usableDir(variable, fallback, kind string, warnings []string) (s
 		}
 	}
 	return "", append(warnings, fmt.Sprintf("no private directory for %s: %v", kind, err))
+}
+
+// realPlace resolves as much of dir as exists.
+func (c Caller) realPlace(dir string) string {
+	r, rest := newResolver(0), ""
+	for up := filepath.Clean(dir); up != "/"; up = parent(up) {
+		if real, _, err := r.resolve(up); err == nil {
+			return filepath.Join(real, rest)
+		}
+		rest = filepath.Join(filepath.Base(up), rest)
+	}
+	return filepath.Clean(dir)
+}
+
+// inWork reports whether dir lies in what is the workspace when none is named.
+func (c Caller) inWork(dir string) bool {
+	if !filepath.IsAbs(c.Cwd) {
+		return false
+	}
+	r := newResolver(0)
+	top := orElse(checkoutTop(r, c.Cwd, c), c.Cwd)
+	if home, ok := r.realDir(c.Home); ok && within(home, top) {
+		return false // no workspace: the home, or above it
+	}
+	return top != "/" && within(dir, top)
 }
 
 // makeOwnDir makes dir (0700 with its parents) where it is missing, and checks

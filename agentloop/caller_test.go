@@ -44,6 +44,43 @@ func TestCurrentCallerFallsBackToAPrivateDirectory(t *testing.T) {
 	}
 }
 
+// A place of ours in the workspace refuses the workspace: nothing is made in it
+// before. System directories are never filled.
+func TestCurrentCallerMakesNothingInTheWorkspace(t *testing.T) {
+	h := newHost(t)
+	h.file("repo/.git/HEAD", "ref: refs/heads/main\n", 0o644)
+	h.dir("repo/sub")
+	h.dir("outside")
+	h.link(h.path("repo/sub"), "link")
+	h.link(h.path("outside"), "repo/out")
+	const system = "/usr/sandboxd-test-place"
+	for _, tt := range []struct {
+		cwd, place, want string
+		made, refused    bool
+	}{
+		{"repo", h.path("repo/state"), h.path("repo/state/sandboxd"), false, true},
+		{"repo/sub", h.path("link/x"), h.path("repo/sub/x/sandboxd"), false, true},
+		{"outside", h.path("repo/out/x"), h.path("outside/x/sandboxd"), false, true},
+		{"repo/sub", h.path("repo/a/b"), h.path("repo/a/b/sandboxd"), false, false}, // the workspace is repo/sub alone
+		{"repo", h.path("repo/out/x"), h.path("repo/out/x/sandboxd"), true, false},
+		{"repo", system, "/tmp/sandboxd-" + itoa(os.Getuid()) + "/cache", true, false},
+	} {
+		t.Chdir(h.path(tt.cwd))
+		c, _ := CurrentCaller([]string{"HOME=" + h.Home, "XDG_CACHE_HOME=" + tt.place})
+		if made := readNode(c.CacheDir).err == nil; c.CacheDir != tt.want || made != tt.made {
+			t.Errorf("in %s: the cache is %s, made: %v; want %s, %v", tt.cwd, c.CacheDir, made, tt.want, tt.made)
+		}
+		if _, err := os.Lstat(tt.place); (!tt.made || tt.place == system) && !os.IsNotExist(err) {
+			t.Errorf("%s was made: %v", tt.place, err)
+		}
+		_, _, err := DetectWorkspace(c.Cwd, "", c)
+		if (err != nil) != tt.refused {
+			t.Errorf("in %s with the cache %s: the workspace is refused: %v", tt.cwd, tt.place, err)
+		}
+		os.RemoveAll(h.path("outside/x"))
+	}
+}
+
 func TestOwnDirMustBeOurs(t *testing.T) {
 	h := newHost(t)
 	h.dir("mine")

@@ -135,12 +135,12 @@ func judgeEnv(name, value string) (envKind, bool) {
 		}
 	}
 	if !listed {
-		if looksSecret(value) {
+		if looksSecret(value) || assignsSecret(value) {
 			return envSecret, false
 		}
 		return envUnlisted, false
 	}
-	if looksSecret(value) || bareCredentials(name, value) {
+	if looksSecret(value) || bareCredentials(name, value) || assignsSecret(value) {
 		return envCredential, false
 	}
 	return "", true

@@ -41,6 +41,25 @@ func TestFewOpenFiles(t *testing.T) {
 	}
 }
 
+// A caller that may write small files only runs all the same or is told of it in one
+// line, and what it could not try is not taken for the host's limit by later runs.
+func TestSmallFileSizeLimit(t *testing.T) {
+	onStages(t, func(s *scene) {
+		for _, limit := range []int{0, 1, 2, 4, 8, 16, 63, 64, 100} { // KiB
+			r := s.plain("bash", "-c", fmt.Sprintf("ulimit -f %d; exec %s run -q --tier %s --workspace %s -- echo ran", limit, s.program("sbx"), s.Tier, s.Work))
+			if limit >= 64 && (r.Code != 0 || r.Stdout != "ran\n") {
+				s.Errorf("%d KiB: exit %d, stdout %q, stderr %q", limit, r.Code, r.Stdout, r.Stderr)
+			}
+			if lines := strings.Count(r.Stderr, "\n"); limit < 64 && (r.Code != 125 || lines != 2 || !strings.Contains(r.Stderr, "file size limit") || !strings.Contains(r.Stderr, "hint: raise it")) {
+				s.Errorf("%d KiB: exit %d, stderr %q", limit, r.Code, r.Stderr)
+			}
+		}
+		if r := s.sbx(nil, "sh", "-c", "head -c 200000 /dev/zero > big && wc -c < big"); r.Code != 0 || r.Stdout != "200000\n" {
+			s.Errorf("after runs in need: exit %d, stdout %q, stderr %q", r.Code, r.Stdout, r.Stderr)
+		}
+	})
+}
+
 // Output that could not be written is not a success: the command itself cannot
 // tell, it wrote into a pipe.
 func TestOutputToAFullDisk(t *testing.T) {

@@ -150,6 +150,9 @@ func closeAll(list []net.Listener) error {
 
 // build makes the parts, the lowest first.
 func (d *parts) build(ctx context.Context) error {
+	if err := exec.CheckOwnLimits(); err != nil {
+		return err
+	}
 	if err := makeStateDir(d.o.state); err != nil {
 		return err
 	}

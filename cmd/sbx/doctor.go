@@ -61,6 +61,9 @@ func doctorCommand(p *program) *cli.Command {
 			if c.Args().Present() {
 				return misuse("sbx doctor --help lists the flags", "unexpected argument %q", c.Args().First())
 			}
+			if err := exec.CheckOwnLimits(); err != nil {
+				return describe(err)
+			}
 			d := p.examine()
 			if err := p.printDoctor(d, c.Bool("json")); err != nil {
 				return err

@@ -96,6 +96,9 @@ func (j *job) do(ctx context.Context) error {
 
 // prepare turns what was asked for into a session and one call of it.
 func (j *job) prepare() error {
+	if err := exec.CheckOwnLimits(); err != nil {
+		return err
+	}
 	caller, warnings := agentloop.CurrentCaller(j.p.environ)
 	j.stateWarnings = warnings
 	in, err := j.loadPolicy(caller)
