@@ -84,6 +84,7 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 		return err
 	}
 	d.o.Metrics.add(1, "sandboxd_launches_total")
+	home := watchHome(p.report.HomeSource)
 	began := d.o.Now()
 	res, err := d.o.Runner.Run(ctx, p.spec)
 	r.result.Ran = err == nil
@@ -92,6 +93,9 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	r.result.Detected = d.finishGuard(guard, p, r, err == nil)
 	d.trace(r.result, hopGuard, "")
 	res.Enforced.Weakened = append(res.Enforced.Weakened, p.report.Gaps...)
+	if over := home.over(); over != "" {
+		p.report.Warnings = append(p.report.Warnings, over)
+	}
 	r.result.Plan, r.result.Warnings = p.report, p.report.Warnings
 	if err != nil {
 		return nil, err

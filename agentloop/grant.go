@@ -177,6 +177,9 @@ func (b *builder) view() error {
 	}
 	b.addHome()
 	b.hideSockets()
+	if err := b.guardKernelMounts(); err != nil {
+		return err
+	}
 	b.set.prune(b.ws.gitMounts(b.h))
 	if err := b.fillHome(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,9 @@ type privateHome struct {
 	named  string // the same as the caller names it
 	source string // the directory on the host; empty: none could be made
 }
+
+// HomeSizePart names the gap about the size of the home. It is the same in every tier.
+const HomeSizePart = "size of the private home"
 
 // homeBytes caps the home where it must be a memory file system.
 const homeBytes = 256 << 20
@@ -89,6 +93,8 @@ func (b *builder) addHome() {
 	}
 	b.set.demand(e)
 	b.report.HomeSource = b.home.source
+	b.gap(HomeSizePart, "it lies on disk, and the file system gives no quota",
+		fmt.Sprintf("measured after the run; sbx clean removes what is above %d MiB", HomeCap>>20))
 }
 
 // fillHome makes in the private home the names of what is granted below the

@@ -13,7 +13,7 @@ import (
 
 // A skip that asks nobody hides what a run of all tests did not try: only the room
 // that knows SANDBOXD_TEST_REQUIRE skips.
-func TestOnlyOneRoomSkips(t *testing.T) {
+func TestLayoutHasOneRoomThatSkips(t *testing.T) {
 	found, err := skips(os.DirFS(".."))
 	if err != nil {
 		t.Fatal(err)

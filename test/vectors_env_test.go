@@ -29,6 +29,10 @@ func environmentVectors() []vector {
 		{name: "read secrets from the environment", setup: carry("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN",
 			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DATABASE_PASSWORD", "DATABASE_URL", "PGPASSWORD", "NPM_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
 			"AZURE_CLIENT_SECRET", "KUBECONFIG", "DOCKER_AUTH_CONFIG", "HTTP_PROXY_AUTH", "MY_SECRET", "SOME_KEY", "UNHEARD_OF")},
+		{name: "read a secret in an option of the environment", setup: func(s *scene) {
+			s.Env = append(s.Env, "PYTEST_ADDOPTS=-q --password="+s.Token, "CMAKE_ARGS=-DAPI_TOKEN="+s.Token, "GOPROXY=https://u:"+s.Token+"@h.example.org",
+				"MYSQL_OPTS=--password "+s.Token, "LOG_LEVEL=token:"+s.Token, "PIP_FIND_LINKS=https://"+s.Token+"@h.example.org")
+		}},
 		{name: "reach the key agent by the environment", setup: carry("SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST",
 			"WAYLAND_DISPLAY", "XAUTHORITY", "SSH_CONNECTION")},
 		{name: "inherit loader variables", setup: carry("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GCONV_PATH", "GLIBC_TUNABLES", "DYLD_INSERT_LIBRARIES")},

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sandboxd/agentloop"
 	"sandboxd/exec"
 )
 
@@ -133,9 +134,11 @@ func explainWeaker(e exec.Enforced, verbose bool) string {
 		}
 	}
 	for _, g := range e.Weakened {
-		if verbose {
+		switch {
+		case verbose:
 			weakened = append(weakened, gapText(g, g.Instead, true))
-		} else {
+		case g.Part == agentloop.HomeSizePart: // the same in every tier
+		default:
 			weakened = append(weakened, oneLine(g.Part))
 		}
 	}
