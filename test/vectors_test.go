@@ -13,7 +13,7 @@ func vectors() []vector {
 		readVectors(), kernelFileVectors(), observeVectors(), mountVectors(), writeVectors(), changeVectors(), rootVectors(), configVectors(),
 		execVectors(), environmentVectors(),
 		netVectors(), netListVectors(), unixVectors(), processVectors(), kernelVectors(), tableVectors(),
-		limitVectors(),
+		limitVectors(), memoryFileVectors(),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"sandboxd/agentloop"
+	"sandboxd/test/require"
 )
 
 // examples returns the blocks of docs/audit.md in one language.
@@ -61,7 +62,7 @@ func documented(t *testing.T) (path string, rep agentloop.AuditReport) {
 // and find what was changed.
 func TestDocumentedProgramsVerifyTheLog(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import hashlib, json, sqlite3").Run(); err != nil {
-		t.Skip("no python3 with hashlib, json and sqlite3")
+		require.Missing(t, require.Program, "no python3 with hashlib, json and sqlite3")
 	}
 	programs := examples(t, "python")
 	if len(programs) != 2 {

@@ -355,7 +355,7 @@ func roleSome(path, count string) error {
 // So the system calls are counted.
 func TestEachRowWaitsForTheDisk(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
-		t.Skip("no strace")
+		require.Missing(t, require.Program, "no strace")
 	}
 	flushes := func(rows int) int {
 		trace := filepath.Join(t.TempDir(), "trace")
@@ -363,7 +363,7 @@ func TestEachRowWaitsForTheDisk(t *testing.T) {
 		cmd.Args = append([]string{"strace", "-f", "-qq", "-o", trace, "-e", "trace=fsync,fdatasync", os.Args[0]}, newPath(t), strconv.Itoa(rows))
 		cmd.Path, _ = exec.LookPath("strace")
 		if err := cmd.Run(); err != nil {
-			t.Skip("strace may not trace here:", err)
+			require.Missing(t, require.Host, "strace may not trace here: ", err)
 		}
 		text, err := os.ReadFile(trace)
 		if err != nil {

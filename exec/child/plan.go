@@ -171,10 +171,18 @@ func (p *Plan) Tree(source string, a Attr, f Flag) Slot {
 	return s
 }
 
-// Tmpfs makes an empty memory file system of at most bytes.
+// Bounds of the files of a memory file system: each takes about a KiB of the kernel's
+// memory that its size does not count (tmpfs(5)), and small trees need some all the same.
+const (
+	bytesPerInode = 4096
+	minInodes     = 4096
+)
+
+// Tmpfs makes an empty memory file system of at most bytes, and of one file for each
+// page of them.
 func (p *Plan) Tmpfs(bytes int64, mode uint32, a Attr) Slot {
 	s := p.slot()
-	o := fmt.Sprintf("size=%d,mode=%o", bytes, mode)
+	o := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%o", bytes, max(minInodes, bytes/bytesPerInode), mode)
 	p.add(op{code: opTmpfs, a: uint32(s), b: uint64(a), s1: p.str(o), text: "make a tmpfs"})
 	return s
 }
