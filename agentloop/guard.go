@@ -18,9 +18,10 @@ import (
 //	found, err := g.Finish() // when the whole tree is dead
 //
 // Begin costs one lookup for each entry of the table and no walk of the tree.
-// Finish walks all directories once, and opens files only where a repository or
-// a protected name was made or changed, as told by its change time, which a
-// command cannot set.
+// Finish looks at all directories once: it opens those that changed since the
+// last run and those of repositories, and takes the status of the others. It opens
+// files only where a repository or a protected name was made or changed, as told
+// by its change time, which a command cannot set.
 //
 // What is undone, and where:
 //   - settings of shells, editors, agents and tools: at the top of the

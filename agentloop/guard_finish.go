@@ -22,7 +22,11 @@ func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
 		os.Remove(file)
 		return []GuardFinding{{Path: j.Workspace, What: "the workspace was replaced during the run; it was not looked at", Action: GuardLeft}}, nil
 	}
-	pass := &guardPass{guardJournal: j, kept: kept, from: j.since(), repos: map[string]*guardRepo{}}
+	pass := &guardPass{guardJournal: j, kept: kept, from: j.since(), repos: map[string]*guardRepo{},
+		dirs: map[string]*dirIndex{}, records: map[string]*dirRecord{}}
+	for _, root := range j.Roots {
+		pass.dirs[root] = readDirIndex(dirIndexFile(stateDir, root))
+	}
 	if err := withUser(j.UID, j.GID, j.Groups, pass.run); err != nil {
 		return nil, fmt.Errorf("guard of %s: %w", j.Workspace, err)
 	}
@@ -36,6 +40,7 @@ func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
 		return pass.findings, fmt.Errorf("guard of %s: %w", j.Workspace, pass.err)
 	}
 	j.remember(stateDir, pass.repos)
+	pass.rememberDirs(stateDir)
 	os.Remove(file)
 	return pass.report(), nil
 }
@@ -61,6 +66,22 @@ func (j *guardJournal) remember(stateDir string, repos map[string]*guardRepo) {
 	_ = writeRepoIndex(stateDir, j.Workspace, repos)
 }
 
+// rememberDirs writes what was seen of the directories for the next walk, which
+// is slower without it.
+func (p *guardPass) rememberDirs(stateDir string) {
+	for root, r := range p.records {
+		file := dirIndexFile(stateDir, root)
+		switch {
+		case r.off || len(r.nodes) < dirIndexMin:
+			if p.dirs[root] != nil {
+				os.Remove(file)
+			}
+		case r.changed:
+			_ = writeAside(file, r.encode())
+		}
+	}
+}
+
 // guardPass is one look at the workspace after a run.
 type guardPass struct {
 	*guardJournal
@@ -77,6 +98,10 @@ type guardPass struct {
 	repos    map[string]*guardRepo
 	// seen are the included configs and configured hooks that were judged.
 	seen map[string]bool
+	// dirs are the directories as an earlier walk saw them, records as this one
+	// does, by root.
+	dirs    map[string]*dirIndex
+	records map[string]*dirRecord
 }
 
 type guardRoot struct {
@@ -107,14 +132,17 @@ func (p *guardPass) run() {
 	}
 	for _, root := range p.roots {
 		walk := &dirWalk{
-			uid:   p.UID,
-			visit: func(names []string, d *dirSeen) { p.judgeDir(root, names, d) },
+			uid:    p.UID,
+			before: p.dirs[root.path],
+			visit:  func(names []string, d *dirSeen) { p.judgeDir(root, names, d) },
 			blind: func(names []string, err error) {
 				p.deniedIf(err)
 				p.fail(guardPath(root.path, names), "it could not be looked at", err)
 			},
 		}
+		p.records[root.path] = &walk.record
 		if !walk.run(root.fd) {
+			walk.record.off = true
 			p.fail(root.path, fmt.Sprintf("only the first %d directories were looked at", guardMaxDirs), nil)
 		}
 	}

@@ -150,8 +150,12 @@ func writeRepoIndex(stateDir, workspace string, index map[string]*guardRepo) err
 	if err != nil {
 		return err
 	}
-	name := repoIndexFile(stateDir, workspace)
-	temp, err := os.CreateTemp(filepath.Dir(name), ".repos-*")
+	return writeAside(repoIndexFile(stateDir, workspace), text)
+}
+
+// writeAside replaces a file of ours as a whole.
+func writeAside(name string, text []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
 	}

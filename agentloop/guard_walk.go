@@ -44,15 +44,29 @@ type dirWalk struct {
 	// uid is who the commands ran as: only what they could write is searched
 	// by force.
 	uid   int
-	stack []walkFrame
-	path  []string
-	dirs  int
-	buf   []byte
+	// before is what an earlier walk saw, nil if nothing is known; record
+	// becomes what this one sees.
+	before *dirIndex
+	record dirRecord
+	stack  []walkFrame
+	path   []string
+	rel    []byte // the path joined
+	dirs   int
+	buf    []byte
 }
 
 type walkFrame struct {
 	dirSeen
-	todo     []string
+	todo []string
+	// known is the directory's node in what was seen before, -1 if there is none;
+	// kids are the nodes beneath it, by name. A frame that is still as it was has
+	// no todo: next is the child to go to.
+	known    int32
+	kids     map[string]int32
+	same     bool
+	next     int32
+	node     int32 // in the record
+	relLen   int   // of the path above
 	dev, ino uint64
 	// mode is put back when the frame is left, if a mode had to be changed.
 	mode    uint32
@@ -68,10 +82,11 @@ func (w *dirWalk) run(root int) bool {
 		w.blind(nil, err)
 		return true
 	}
-	w.enter(fd, "", 0, false)
+	w.begin(fd)
 	for len(w.stack) > 0 {
 		top := &w.stack[len(w.stack)-1]
-		if len(top.todo) == 0 {
+		name, known, ok := w.child(top)
+		if !ok {
 			w.leave()
 			continue
 		}
@@ -81,18 +96,90 @@ func (w *dirWalk) run(root int) bool {
 			}
 			return false
 		}
-		name := top.todo[len(top.todo)-1]
-		top.todo = top.todo[:len(top.todo)-1]
-		w.descend(top, name)
+		if known < 0 || !w.enterSame(name, known) {
+			w.descend(top, name, known)
+		}
+	}
+	if w.before != nil && len(w.before.nodes) != len(w.record.nodes) {
+		w.record.changed = true
 	}
 	return true
 }
 
-func (w *dirWalk) descend(top *walkFrame, name string) {
+// begin opens the walk at the root.
+func (w *dirWalk) begin(fd int) {
+	var st unix.Stat_t
+	known := int32(0)
+	if unix.Fstat(fd, &st) != nil || !indexable(fd) {
+		w.record.off = true
+	}
+	w.record.dev, w.record.settled = st.Dev, guardClock(unix.CLOCK_REALTIME)-dirSettle
+	if w.record.off || w.before == nil || w.before.dev != st.Dev {
+		w.before, known = nil, -1
+	}
+	w.enter(fd, "", known, 0, false)
+}
+
+// child takes the next directory to go to from a frame, with its node in what was
+// seen before.
+func (w *dirWalk) child(top *walkFrame) (name string, known int32, ok bool) {
+	if top.same {
+		if top.next >= w.before.nodes[top.known].end {
+			return "", -1, false
+		}
+		known = top.next
+		top.next = w.before.nodes[known].end
+		return w.before.nodes[known].name, known, true
+	}
+	if len(top.todo) == 0 {
+		return "", -1, false
+	}
+	name = top.todo[len(top.todo)-1]
+	top.todo = top.todo[:len(top.todo)-1]
+	if top.known < 0 {
+		return name, -1, true
+	}
+	if top.kids == nil {
+		top.kids = map[string]int32{}
+		w.before.children(top.known, func(c int32) { top.kids[w.before.nodes[c].name] = c })
+	}
+	if known, ok = top.kids[name]; !ok {
+		known = -1
+	}
+	return name, known, true
+}
+
+// enterSame goes into a directory that is what it was, without opening it.
+func (w *dirWalk) enterSame(name string, known int32) bool {
+	was := w.before.nodes[known]
+	rel := w.below(name)
+	if was.ctime == 0 || len(rel) >= unix.PathMax {
+		return false
+	}
+	st, err := lstatAt(w.stack[0].fd, string(rel))
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Dev != w.before.dev || st.Ino != was.ino || st.Ctim.Nano() != was.ctime {
+		return false
+	}
+	w.dirs++
+	w.stack = append(w.stack, walkFrame{dirSeen: dirSeen{fd: -1, name: name}, dev: st.Dev, ino: st.Ino,
+		known: known, same: true, next: known + 1, node: w.record.add(dirNode{name: name, ino: was.ino, ctime: was.ctime}), relLen: len(w.rel)})
+	w.path, w.rel = append(w.path, name), rel
+	return true
+}
+
+// below is the path of a child of the directory the walk is in.
+func (w *dirWalk) below(name string) []byte {
+	if len(w.rel) == 0 {
+		return append(w.rel, name...)
+	}
+	return append(append(w.rel, '/'), name...)
+}
+
+func (w *dirWalk) descend(top *walkFrame, name string, known int32) {
 	if top.fd < 0 {
 		if err := w.reopen(); err != nil {
 			w.blind(w.path, err)
-			top.todo = nil
+			top.todo, top.next = nil, w.end(top)
 			return
 		}
 		top = &w.stack[len(w.stack)-1]
@@ -104,7 +191,7 @@ func (w *dirWalk) descend(top *walkFrame, name string) {
 	}
 	switch {
 	case err == nil:
-		w.enter(fd, name, mode, changed)
+		w.enter(fd, name, known, mode, changed)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errPseudo), errors.Is(err, errForeign):
 		// Gone, moved aside by us, exchanged, or not the command's to fill.
 	default:
@@ -112,13 +199,25 @@ func (w *dirWalk) descend(top *walkFrame, name string) {
 	}
 }
 
-func (w *dirWalk) enter(fd int, name string, mode uint32, changed bool) {
-	w.dirs++
-	frame := walkFrame{dirSeen: dirSeen{fd: fd, name: name}, mode: mode, changed: changed}
-	if len(w.stack) > 0 {
-		w.path = append(w.path, name)
+// end is the node behind those of a frame that is still as it was.
+func (w *dirWalk) end(top *walkFrame) int32 {
+	if !top.same {
+		return 0
 	}
+	return w.before.nodes[top.known].end
+}
+
+func (w *dirWalk) enter(fd int, name string, known int32, mode uint32, changed bool) {
+	w.dirs++
+	frame := walkFrame{dirSeen: dirSeen{fd: fd, name: name}, known: known, relLen: len(w.rel), mode: mode, changed: changed}
+	if len(w.stack) > 0 {
+		w.path, w.rel = append(w.path, name), w.below(name)
+	}
+	// The status is from before the names are read: a later change shows.
+	var st unix.Stat_t
+	statErr := unix.Fstat(fd, &st)
 	err := frame.read(w.buf)
+	frame.node = w.note(&frame, &st, statErr == nil && err == nil && !changed)
 	w.stack = append(w.stack, frame)
 	if err != nil {
 		w.blind(w.path, err)
@@ -129,9 +228,27 @@ func (w *dirWalk) enter(fd int, name string, mode uint32, changed bool) {
 	}
 }
 
+// note records a directory that was read. whole is false if it is to be read
+// again in any case.
+func (w *dirWalk) note(frame *walkFrame, st *unix.Stat_t, whole bool) int32 {
+	node := w.record.enter(frame.name, st)
+	if node < 0 {
+		return node
+	}
+	now := &w.record.nodes[node]
+	if !whole || frame.gitEntry != "" || frame.modulesFile || frame.isGitDir() {
+		now.ctime = 0
+	}
+	if frame.known < 0 || w.before.nodes[frame.known].ino != now.ino || w.before.nodes[frame.known].ctime != now.ctime {
+		w.record.changed = true
+	}
+	return node
+}
+
 func (w *dirWalk) leave() {
 	last := len(w.stack) - 1
 	frame := &w.stack[last]
+	w.record.leave(frame.node)
 	if frame.changed {
 		if frame.fd < 0 && w.reopen() == nil {
 			frame = &w.stack[last]
@@ -143,6 +260,7 @@ func (w *dirWalk) leave() {
 	if frame.fd >= 0 {
 		unix.Close(frame.fd)
 	}
+	w.rel = w.rel[:frame.relLen]
 	w.stack = w.stack[:last]
 	if last > 0 {
 		w.path = w.path[:last-1]

@@ -37,7 +37,8 @@ var stateKinds = []struct {
 	{false, "*.bpf"},   // compiled system call filters
 	{false, "host-*"},  // what this host can enforce
 	{true, "outputs/*"},
-	{true, "kept/*"}, // files that were moved aside after a run
+	{true, "guards/*.dirs"}, // directories as the last run left them
+	{true, "kept/*"},        // files that were moved aside after a run
 }
 
 // kept is one entry of our state.
