@@ -43,7 +43,7 @@ type dirWalk struct {
 	blind func(path []string, err error)
 	// uid is who the commands ran as: only what they could write is searched
 	// by force.
-	uid   int
+	uid int
 	// before is what an earlier walk saw, nil if nothing is known; record
 	// becomes what this one sees.
 	before *dirIndex
