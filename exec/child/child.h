@@ -180,6 +180,7 @@ struct keeper {
 	pid_t starter; // who started us, as seen from here; 0 if outside our namespace
 	pid_t command;
 	int exited;
+	int oom;      // the own oom_score_adj, -1 none
 	int terminal; // the caller's, -1 none
 	const void *settings;
 	// The count of tasks, see count.c.
@@ -189,6 +190,11 @@ struct keeper {
 	uint16_t host_tasks; // of the machine, at the last walk
 	int64_t next_look;   // CLOCK_MONOTONIC, us
 };
+
+// oom.c
+int oom_open(void);
+int oom_raise(int fd);
+void oom_restore(int fd, int before);
 
 // start.c
 int child_start(int exe, int control, uint64_t flags, uid_t uid, gid_t gid, int *pidfd, struct report *r);

@@ -233,7 +233,10 @@ static void start_command(struct keeper *k, const struct op *o)
 	struct report *rep = mmap(NULL, sizeof *rep, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (rep == MAP_FAILED)
 		give_up(STAGE_PLAN, errno, 4);
+	int score = oom_raise(k->oom);
 	k->command = command_start(k, (const struct run *)plan_string(k, o->s1), rep);
+	oom_restore(k->oom, score);
+	k->oom = -1;
 	if (rep->stage) {
 		if (k->command > 0)
 			waitpid(k->command, NULL, 0);
@@ -260,9 +263,10 @@ void keeper_main(int early, uint64_t namespaces)
 	sigaddset(&child, SIGCHLD);
 	int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	fcntl(CONTROL_FD, F_SETFD, FD_CLOEXEC);
+	k.init = getpid() == 1;
+	k.oom = k.init ? -1 : oom_open();
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	setsid();
-	k.init = getpid() == 1;
 	if (early) {
 		mount_ahead(&k, namespaces);
 		bind_ahead(&k);
