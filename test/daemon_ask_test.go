@@ -30,13 +30,14 @@ func atTerminal(t *testing.T, c *osexec.Cmd) *typist {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { term.Close(); c.Process.Kill(); c.Wait() })
+	// A terminal has no deadlines: who is awaited in vain is ended, which ends it.
+	timer := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
+	t.Cleanup(func() { timer.Stop(); term.Close(); c.Process.Kill(); c.Wait() })
 	return &typist{T: t, cmd: c, term: term}
 }
 
 func (p *typist) await(part string) {
 	p.Helper()
-	p.term.SetReadDeadline(time.Now().Add(30 * time.Second))
 	buf := make([]byte, 4096)
 	for !strings.Contains(p.seen.String(), part) {
 		n, err := p.term.Read(buf)
@@ -51,7 +52,6 @@ func (p *typist) await(part string) {
 func (p *typist) ends() int {
 	p.Helper()
 	buf := make([]byte, 4096)
-	p.term.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for {
 		n, err := p.term.Read(buf)
 		p.seen.Write(buf[:n])

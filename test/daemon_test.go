@@ -224,6 +224,10 @@ func (d *daemonRun) everyRoute() {
 	ask("POST /api/exec", "/api/exec", `{"argv":["x"],"script":"x","cwd":"/"}`, 400, "one of argv, script and tool")
 	ask("POST /api/check", "/api/check", d.execBody(map[string]any{"mode": "default"}, "rm", "-rf", "/"), 200, `"verdict":"ask"`)
 
+	for _, mode := range []string{"default", "acceptEdits", "bypassPermissions", "dontAsk", "plan"} {
+		ask("POST /api/check", "/api/check", d.execBody(map[string]any{"mode": mode}, "ls"), 200, `"mode":"`+mode+`"`)
+	}
+
 	job := field(ask("POST /api/exec", "/api/exec", d.execBody(map[string]any{"detach": true}, "sh", "-c", "echo "+d.Token+"; sleep 60"), 202, `"state":"running"`), "id")
 	ask("GET /api/jobs", "/api/jobs", "", 200, job)
 	ask("GET /api/jobs/{id}", "/api/jobs/"+job, "", 200, `"uid":`)

@@ -133,6 +133,9 @@ type watcher struct {
 func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 	if c.Bool("json") {
 		return daemonFailure(cl.Events(c.Context, "/api/approvals/watch", 0, func(kind string, data []byte) error {
+			if kind == api.EventOpen {
+				data = []byte("null")
+			}
 			return p.writeOut(`{"event":%q,"data":%s}`+"\n", kind, data)
 		}))
 	}
@@ -146,7 +149,6 @@ func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 	defer cancel()
 	var asking sync.WaitGroup
 	asking.Go(func() { w.ask(ctx) })
-	fmt.Fprintln(tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode")
 	err = cl.Events(ctx, "/api/approvals/watch", 0, w.event)
 	cancel()
 	_ = tty.SetReadDeadline(time.Unix(1, 0))
@@ -162,6 +164,8 @@ func (w *watcher) event(kind string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch kind {
+	case api.EventOpen: // from here on questions wait for who is here
+		fmt.Fprintln(w.tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode")
 	case "question":
 		var q agentloop.PendingQuestion
 		if err := json.Unmarshal(data, &q); err != nil {

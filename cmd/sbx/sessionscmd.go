@@ -182,7 +182,10 @@ func (p *program) sessionsEvents(c *cli.Context) error {
 	cl := p.client(c)
 	defer cl.Close()
 	var last agentloop.Event
-	return daemonFailure(cl.Events(c.Context, sessionPath(id, "/events"), max(c.Int64("after"), last.ID), func(_ string, data []byte) error {
+	return daemonFailure(cl.Events(c.Context, sessionPath(id, "/events"), max(c.Int64("after"), last.ID), func(kind string, data []byte) error {
+		if kind == api.EventOpen {
+			return nil
+		}
 		return p.writeOut("%s\n", data)
 	}))
 }

@@ -248,6 +248,9 @@ func (c *Client) JobLogs(ctx context.Context, job string, follow bool, stdout, s
 	})
 }
 
+// EventOpen is told first, without data: the daemon follows from here on.
+const EventOpen = "open"
+
 // Events calls f for each server-sent event of a route until it ends. after is the
 // id of the last event that is known, 0 for none.
 func (c *Client) Events(ctx context.Context, path string, after int64, f func(kind string, data []byte) error) error {
@@ -260,6 +263,9 @@ func (c *Client) Events(ctx context.Context, path string, after int64, f func(ki
 		return err
 	}
 	defer answer.Body.Close()
+	if err := f(EventOpen, nil); err != nil {
+		return err
+	}
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(make([]byte, 64<<10), maxObject)
 	kind := ""
