@@ -97,7 +97,9 @@ func (c Caller) usableDir(variable, fallback, kind string, warnings []string) (s
 			// there first makes it: nothing of ours is made in a tree before.
 			return real, warnings
 		}
-		if withinAny(real, systemTrees) && !withinAny(real, sourceTrees) {
+		if n := readNode(c.Home); n.err != nil && within(dir, c.Home) && c.Home != "" {
+			err = fmt.Errorf("the home directory %s is missing", c.Home) // not ours to make
+		} else if withinAny(real, systemTrees) && !withinAny(real, sourceTrees) {
 			err = fmt.Errorf("%s lies in a system directory", dir)
 		} else if err = makeOwnDir(dir, c.UID); err == nil {
 			return dir, warnings

@@ -32,6 +32,7 @@ func TestCurrentCallerFallsBackToAPrivateDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, environ := range [][]string{
+		{"HOME=" + h.path("missing/home")},                        // not ours to make
 		{"HOME=" + h.path("file")},                                // not a directory
 		{"HOME=" + h.Home, "XDG_CACHE_HOME=" + h.path("open")},    // anyone can write it
 		{"HOME=" + h.Home, "XDG_CACHE_HOME=" + h.path("file")},    // below a file
@@ -78,6 +79,14 @@ func TestCurrentCallerMakesNothingInTheWorkspace(t *testing.T) {
 			t.Errorf("in %s with the cache %s: the workspace is refused: %v", tt.cwd, tt.place, err)
 		}
 		os.RemoveAll(h.path("outside/x"))
+	}
+}
+
+func TestMissingHomeIsNotMade(t *testing.T) {
+	h := newHost(t)
+	CurrentCaller([]string{"HOME=" + h.path("missing")})
+	if _, err := os.Lstat(h.path("missing")); !os.IsNotExist(err) {
+		t.Errorf("the home was made: %v", err)
 	}
 }
 
