@@ -153,6 +153,7 @@ func (l *launch) describe() {
 		part("filesystem", "landlock")
 		gap("metadata", "stat(2), chdir(2), inotify(7), chmod(2), utime(2) and setxattr(2) on paths outside are not mediated by Landlock", "file modes")
 		gap("private /tmp and /dev/shm", "no mount view", "a private TMPDIR; /dev/shm is not granted")
+		gap("device nodes", "no mount view: Landlock has no right for reading and writing a device", "the modes of nodes that root made in a granted tree, no ioctl(2) on them")
 	}
 	switch {
 	case l.spec.Network == NetFull:

@@ -51,6 +51,32 @@ func mountVectors() []vector {
 		reads("open_tree", true, tree), reads("open_tree in a new user namespace", false, tree),
 		{name: "read a block device", rootOnly: true, setup: blockDevice, reached: leaks, honest: mine,
 			attack: func(p places) error { return head(p.Extra["device"]) }},
+		{name: "read a device node in a granted tree", reached: printed("through"), setup: func(s *scene) {
+			require.Root(s, "to make a device node")
+			s.file(s.Out+"/tree/mine", "mine")
+			for _, d := range []string{s.Out + "/tree", s.Work} {
+				s.must(unix.Mknod(d+"/zero", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5)))) // as /dev/zero
+				s.own(d + "/zero")
+			}
+		},
+			flags: func(s *scene) []string { return []string{"--ro", s.Out + "/tree"} },
+			open:  []gap{{tier: "base", part: "device nodes"}},
+			attack: func(p places) error {
+				var failed error
+				for _, node := range []string{p.Out + "/tree/zero", p.Work + "/zero"} {
+					f, err := os.Open(node)
+					if err == nil {
+						n, _ := f.Read(make([]byte, 1))
+						f.Close()
+						if n == 1 {
+							err = through(nil)
+						}
+					}
+					failed = errors.Join(failed, err)
+				}
+				return failed
+			},
+			honest: func(p places) error { return show(p.Out + "/tree/mine") }},
 		{name: "read a new block device node", rootOnly: true, setup: blockDevice, reached: leaks,
 			attack: func(p places) error {
 				minor, err := strconv.Atoi(p.Extra["minor"])
