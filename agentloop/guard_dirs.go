@@ -188,3 +188,10 @@ func (r *dirRecord) leave(node int32) {
 		r.nodes[node].end = int32(len(r.nodes))
 	}
 }
+
+// reread has the next walk open a directory of which not every child was seen.
+func (r *dirRecord) reread(node int32) {
+	if !r.off && node >= 0 && r.nodes[node].ctime != 0 {
+		r.nodes[node].ctime, r.changed = 0, true
+	}
+}

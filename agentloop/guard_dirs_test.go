@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // walkTree walks a tree and returns where git could find something to run, how
@@ -145,6 +148,55 @@ func TestGuardWithAnIndexFindsPlants(t *testing.T) {
 		}
 		g.want(g.run("git -C e/f/r config core.fsmonitor evil"), "e/f/r/.git/config")
 		g.want(g.run("echo 'gitdir: /nonexistent/x' > many/1/x/.git"), "many/1/x/.git")
+	})
+}
+
+// TestWalkKnowsGitDirectories by what git asks for, in any spelling: the file
+// system may fold case.
+func TestWalkKnowsGitDirectories(t *testing.T) {
+	for _, tt := range []struct {
+		names string // of a directory's entries
+		want  bool
+	}{
+		{"HEAD objects refs", true}, {"head Objects REFS", true}, {"objects refs config", true}, {"HEAD commondir", true}, {"Head CommonDir", true},
+		{"HEAD", false}, {"objects HEAD", false}, {"refs", false}, {"commondir", false}, {"object refs-old HEADER", false},
+	} {
+		root := t.TempDir()
+		for name := range strings.FieldsSeq(tt.names) {
+			if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found, _, _ := walkTree(t, root, nil); slices.Contains(found, "") != tt.want {
+			t.Errorf("%s: taken for a git directory %v, want %v", tt.names, !tt.want, tt.want)
+		}
+	}
+}
+
+// TestDirIndexKeepsNoParentOfWhatWasShut: a directory that the walk could not go
+// into can become the command's without a change of its parent.
+func TestDirIndexKeepsNoParentOfWhatWasShut(t *testing.T) {
+	require.Root(t, "a directory of somebody else")
+	guardUsers(t, func(g *guarded) {
+		if g.user.UID == 0 {
+			return // to whom nothing is shut
+		}
+		g.sh("mkdir -p a/shut; for i in `seq 100`; do mkdir -p many/$i; done")
+		shut := filepath.Join(g.w, "a/shut")
+		own := func(uid int, mode os.FileMode) {
+			if err := errors.Join(os.Chown(shut, uid, uid), os.Chmod(shut, mode)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own(0, 0o700)
+		time.Sleep(time.Duration(dirSettle) + 50*time.Millisecond)
+		g.want(g.run("true"))
+		if readDirIndex(dirIndexFile(g.state, g.w)) == nil {
+			t.Fatal("no index was kept")
+		}
+		own(g.user.UID, 0o755)
+		plant := "git init -q a/shut/r; f=a/shut/r/.git/hooks/pre-commit; " + evilHook
+		g.want(g.run(plant), "a/shut/r/.git/hooks/pre-commit")
 	})
 }
 

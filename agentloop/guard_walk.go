@@ -1,6 +1,7 @@
 package agentloop
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"unsafe"
@@ -24,14 +25,15 @@ type dirSeen struct {
 	// system that folds case it may be spelled otherwise.
 	gitEntry string
 	gitIsDir bool
-	// Names that make a directory a git directory, or belong to one.
+	// Names that make a directory a git directory, in any spelling.
 	head, objects, refs, commondir, modulesFile bool
 }
 
-// isGitDir reports whether git would take the directory for a repository, or
-// would if it had a HEAD: it is called .git.
+// isGitDir reports whether git would take config and hooks from the directory, or
+// would if it had a HEAD: it is called .git, or it can be the commondir of another
+// directory, which git does not ask for a HEAD of its own.
 func (d *dirSeen) isGitDir() bool {
-	return strings.EqualFold(d.name, ".git") || d.head && (d.objects && d.refs || d.commondir)
+	return strings.EqualFold(d.name, ".git") || d.objects && d.refs || d.head && d.commondir
 }
 
 // dirWalk looks at every directory beneath one root, each once, and follows no
@@ -179,6 +181,7 @@ func (w *dirWalk) descend(top *walkFrame, name string, known int32) {
 	if top.fd < 0 {
 		if err := w.reopen(); err != nil {
 			w.blind(w.path, err)
+			w.record.reread(top.node)
 			top.todo, top.next = nil, w.end(top)
 			return
 		}
@@ -188,6 +191,10 @@ func (w *dirWalk) descend(top *walkFrame, name string, known int32) {
 	mode, changed := uint32(0), false
 	if errors.Is(err, unix.EACCES) {
 		fd, mode, changed, err = openShut(top.fd, name, w.uid)
+	}
+	if err != nil {
+		// The record lacks it, and it can change while its parent does not.
+		w.record.reread(top.node)
 	}
 	switch {
 	case err == nil:
@@ -361,16 +368,17 @@ func (f *walkFrame) see(name []byte, kind uint8) {
 	if kind == unix.DT_UNKNOWN {
 		kind = f.typeOf(string(name))
 	}
-	switch string(name) {
-	case "HEAD":
+	switch {
+	case len(name) > len(".gitmodules"):
+	case bytes.EqualFold(name, []byte("HEAD")):
 		f.head = true
-	case "objects":
+	case bytes.EqualFold(name, []byte("objects")):
 		f.objects = true
-	case "refs":
+	case bytes.EqualFold(name, []byte("refs")):
 		f.refs = true
-	case "commondir":
+	case bytes.EqualFold(name, []byte("commondir")):
 		f.commondir = true
-	case ".gitmodules":
+	case bytes.EqualFold(name, []byte(".gitmodules")):
 		f.modulesFile = true
 	}
 	if len(name) == len(".git") && strings.EqualFold(string(name), ".git") {
