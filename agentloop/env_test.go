@@ -96,3 +96,12 @@ func TestGoSettingsTravelWithoutTheirFile(t *testing.T) {
 		t.Errorf("the file itself has access %v", got)
 	}
 }
+
+// The quick look may only spare values that the whole look would pass.
+func TestQuickLookKnowsEveryWord(t *testing.T) {
+	for _, word := range slices.Concat(secretParts, settingWords) {
+		if !mayNameSecret("--MY-" + word + "=X") {
+			t.Errorf("%s is spared", word)
+		}
+	}
+}

@@ -10,10 +10,15 @@ import (
 // It is told from switches and places ("-DUSE_TOKEN=1", "--password-file=/run/p") by
 // the name and by what is assigned.
 func assignsSecret(value string) bool {
-	if !strings.ContainsAny(value, "=: ") {
+	if !strings.ContainsAny(value, "=: ") || !mayNameSecret(strings.ToUpper(value)) {
 		return false
 	}
-	unquoted := strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(value)
+	unquoted := strings.Map(func(c rune) rune {
+		if strings.ContainsRune(`"'\`, c) {
+			return -1
+		}
+		return c
+	}, value)
 	words := strings.FieldsFunc(unquoted, func(c rune) bool { return strings.ContainsRune(" \t\n\r;,&?|{}", c) })
 	for i, word := range words {
 		next := ""
@@ -42,6 +47,13 @@ func assignsSecret(value string) bool {
 		}
 	}
 	return false
+}
+
+// mayNameSecret is a quick look that spares most values the rest: something in every
+// name that secretSetting knows, and the schemes of HTTP.
+func mayNameSecret(upper string) bool {
+	return slices.ContainsFunc([]string{"TOKEN", "SECRET", "PASS", "CRED", "KEY", "SESSION", "COOKIE", "PWD", "PAT", "JWT", "DSN", "BEARER", "BASIC"},
+		func(part string) bool { return strings.Contains(upper, part) })
 }
 
 // settingWords mark a setting as a secret beside secretParts, as a word of its

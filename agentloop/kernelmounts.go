@@ -30,7 +30,7 @@ type kernelMount struct{ path, fstype string }
 // granted for reading one is masked, unless it was named; a writable tree with one
 // in it is refused, for want of anything that is right to do with it.
 func (b *builder) guardKernelMounts() error {
-	table, err := os.ReadFile("/proc/self/mountinfo")
+	table, err := readTable("/proc/self/mountinfo")
 	if err != nil {
 		b.gap("kernel files", "the mounts of this host cannot be read: "+err.Error(), "none: /proc or /sys below a grant is not looked for")
 		return nil
@@ -75,17 +75,30 @@ var errKernelMount = errors.New("the kernel's knobs and other processes are neve
 func kernelMounts(table []byte) []kernelMount {
 	var list []kernelMount
 	for line := range bytes.Lines(table) {
-		before, after, ok := strings.Cut(string(line), " - ")
-		fields := strings.Fields(before)
-		fstype, _, _ := strings.Cut(after, " ")
-		if !ok || len(fields) < 5 || !slices.Contains(kernelTypes, fstype) {
+		before, after, ok := bytes.Cut(line, []byte(" - "))
+		fstype, _, _ := bytes.Cut(after, []byte(" "))
+		if !ok || !slices.Contains(kernelTypes, string(fstype)) {
 			continue
 		}
-		if path := unescapeMount(fields[4]); !withinAny(path, kernelPlaces) {
-			list = append(list, kernelMount{path, fstype})
+		fields := strings.Fields(string(before))
+		if len(fields) >= 5 && !withinAny(fields[4], kernelPlaces) {
+			list = append(list, kernelMount{unescapeMount(fields[4]), string(fstype)})
 		}
 	}
 	return list
+}
+
+// readTable reads a file of /proc, whose size nobody knows, with few calls: the
+// kernel makes each piece anew.
+func readTable(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := bytes.NewBuffer(make([]byte, 0, 32<<10))
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), err
 }
 
 // unescapeMount undoes the octal escapes of space, tab, newline and backslash.
