@@ -62,6 +62,9 @@ func TestUsersOfOneDaemon(t *testing.T) {
 		if r.Code == 0 || strings.Contains(r.Stdout+r.Stderr, d.Token) {
 			t.Errorf("uid 1000 asks for %s: %+v", tt.name, r)
 		}
+		if tt.flags[0] == "--user" && !strings.Contains(r.Stderr, "only root may run a command as another user") {
+			t.Errorf("uid 1000 asks for %s: %+v, want to be told that only root may", tt.name, r)
+		}
 	}
 	if exists(two.Work + "/planted") {
 		t.Error("uid 1000 wrote into the workspace of uid 1001")
