@@ -44,6 +44,10 @@ func NewRunner(host Host) *Runner {
 // Close ends the keepers that wait for a run.
 func (r *Runner) Close() { r.warm.close() }
 
+// Settle is for a process that is about to end: it reaps what is left of its runs,
+// so that nothing of them becomes a zombie where nobody reaps. Nothing can be run after it.
+func Settle() { child.Settle() }
+
 // Run starts s and returns when nothing of its tree is left. A command that
 // fails is a Result, not an error. The error is a *SetupError when nothing ran.
 // Cancelling ctx ends the run as its deadline would.
@@ -394,7 +398,9 @@ func (l *launch) explain(err error) error {
 		out.Hint = "it was replaced while the run started; try again"
 	case errors.Is(e.Err, unix.E2BIG) && e.Stage == "landlock":
 		out.Hint = "too many sandboxes inside each other (16)"
-	case errors.Is(e.Err, unix.EMFILE), errors.Is(e.Err, unix.EINVAL) && (e.Stage == "stdio" || e.Stage == "landlock"):
+	case errors.Is(e.Err, unix.ENOMEM) && l.limits.Memory > 0:
+		out.Hint = "the memory limit is too small to start a program: raise it"
+	case errors.Is(e.Err, unix.EINVAL) && (e.Stage == "stdio" || e.Stage == "landlock"):
 		out.Hint = "raise the limit of open files (ulimit -n)"
 	}
 	return out

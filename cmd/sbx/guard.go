@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"sandboxd/agentloop"
@@ -11,7 +12,7 @@ import (
 const maxDetectedLines = 10
 
 func guardHint(err error) string {
-	if hint := api.DiskHint(err); hint != "" {
+	if hint := cmp.Or(api.FilesHint(err), api.DiskHint(err)); hint != "" {
 		return hint
 	}
 	return "--best-effort runs without looking at them afterwards"

@@ -19,12 +19,16 @@ import (
 	"context"
 	"io"
 	"os"
+
+	"sandboxd/exec"
 )
 
 func main() {
 	// No signal is caught here: sbx run hands them to its command, and the other
 	// commands are short and end by them.
-	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	code := run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	exec.Settle()
+	os.Exit(code)
 }
 
 // program is one invocation of sbx: what its commands may use of the outside.

@@ -36,6 +36,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -342,6 +343,15 @@ func (p *Process) Close() error {
 	go p.reap()
 	return err
 }
+
+// settleTime bounds how long a process that ends waits for its keepers. They end
+// within a millisecond or two, unless the kernel holds on to a task of theirs.
+const settleTime = 500 * time.Millisecond
+
+// Settle reaps the keepers that were closed, for a process that is about to end,
+// and the one that was made before the runtime started and not taken. Nothing can be started
+// after it.
+func Settle() { C.made_settle(C.int(settleTime.Milliseconds())) }
 
 // reap waits for the keeper in the poller, where waiting takes no thread, and
 // closes its descriptor.

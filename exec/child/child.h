@@ -211,6 +211,11 @@ struct early child_early(void);
 void keeper_copy(const struct message *m, int control);
 extern unsigned long caller_slack;
 
+// made.c: keepers are noted, and what is left of them is reaped, within ms
+// milliseconds. The caller has closed those it had.
+void made_note(pid_t pid);
+void made_settle(int ms);
+
 // signals.c: count signals of list, at most MAX_CAUGHT, go into pipe until they
 // are released. -EBUSY while another list is caught.
 #define MAX_CAUGHT 16

@@ -161,6 +161,7 @@ static void start_early(int argc, char **argv, char **envp)
 		close(pair[0]); // the usual way will say why
 		return;
 	}
+	made_note(pid);
 	early = (struct early){.flags = flags, .pidfd = pidfd, .control = pair[0]};
 }
 

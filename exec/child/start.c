@@ -149,6 +149,8 @@ int child_start(int exe, int control, uint64_t flags, uid_t uid, gid_t gid, int 
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int pid = clone(start_child, stack + STACK, (int)(CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD | flags), &s, pidfd);
 	int e = errno;
+	if (pid > 0)
+		made_note(pid);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	munmap(stack, STACK);
 	return pid < 0 ? -e : pid;

@@ -127,6 +127,23 @@ func ExitStatus(res exec.Result) int {
 
 // Explain gives an error of the lower rooms its stage, its hint and the exit code.
 func Explain(err error) (ErrorObject, int) {
+	what, code := explain(err)
+	if hint := FilesHint(err); hint != "" {
+		what.Hint = hint
+	}
+	return what, code
+}
+
+// FilesHint is the hint for a lack of descriptors, which can strike anywhere; empty
+// for other errors. No other hint is right then.
+func FilesHint(err error) string {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return "raise the limit of open files (ulimit -n)"
+	}
+	return ""
+}
+
+func explain(err error) (ErrorObject, int) {
 	if e, ok := errors.AsType[*agentloop.ProgramError](err); ok {
 		hint := e.Hint
 		if hint == "" && !e.Found {
