@@ -42,6 +42,7 @@ func (d *Dispatcher) build(p *confined, r *ToolRun, argv []string) error {
 	view := HostView{
 		MountView:  d.o.Host.MountView && r.Call.Tier != exec.TierBase,
 		Protected:  protectedNames(g.Workspace, caller),
+		Daemon:     d.o.OwnDirs,
 		BestEffort: r.Call.BestEffort,
 	}
 	spec, report, err := Build(g, caller, view, argv)

@@ -30,6 +30,8 @@ type DispatcherOptions struct {
 	// StateDir is the daemon's own: journals of guards and whole outputs of
 	// other users' runs. Empty means the caller's, when that is this process.
 	StateDir string
+	// OwnDirs are directories of the daemon that no run sees, whatever is granted.
+	OwnDirs []string
 	// KeepOutput keeps the whole of a captured output that was cut, in a file.
 	KeepOutput bool
 	// MaxRunning bounds the calls that run at once, MaxRunningPerUID those of

@@ -3,6 +3,7 @@ package agentloop
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"sandboxd/exec"
@@ -34,6 +35,9 @@ type HostView struct {
 	MountView bool
 	// Protected are the protected names of the workspace that exist.
 	Protected []ProtectedPath
+	// Daemon are directories of the daemon that starts the run, besides the usual
+	// ones: its state, and where its socket is if nothing else is there.
+	Daemon []string
 	// BestEffort accepts what cannot be enforced, and is handed on.
 	BestEffort bool
 }
@@ -118,7 +122,7 @@ func (b *builder) warn(format string, args ...any) {
 }
 
 func (b *builder) chooseWorkspace() error {
-	for _, dir := range []string{b.c.StateDir, b.c.CacheDir, b.c.ConfigDir, "/etc/sandboxd", "/run/sandboxd", sharedBase} {
+	for _, dir := range append([]string{b.c.StateDir, b.c.CacheDir, b.c.ConfigDir, "/etc/sandboxd", sharedBase}, b.daemonDirs()...) {
 		if dir == "" {
 			continue
 		}
@@ -294,6 +298,19 @@ func (b *builder) unprotected(path string) bool {
 		}
 		return within(path, named)
 	})
+}
+
+// daemonDirs are where daemons keep state and socket: those of this host, and of
+// the caller. No run needs them, so that no flag opens them either.
+func (b *builder) daemonDirs() []string {
+	dirs := append([]string{"/run/sandboxd", "/var/lib/sandboxd"}, b.h.Daemon...)
+	if b.c.StateDir != "" {
+		dirs = append(dirs, join(b.c.StateDir, "daemon"))
+	}
+	if dir := lookupEnv(b.c.Environ, "XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		dirs = append(dirs, filepath.Join(dir, "sandboxd"))
+	}
+	return dirs
 }
 
 // addOwn keeps our state and policy out of a writable tree above them, which

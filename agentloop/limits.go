@@ -1,10 +1,31 @@
 package agentloop
 
 import (
+	"slices"
 	"time"
 
 	"sandboxd/policy"
 )
+
+// GrantWithFlags puts what a client's flags ask for over what the policy files say.
+// Paths of both count, each with its source; managed are the limits of the managed
+// policy, which can only be tightened.
+func GrantWithFlags(g, flags policy.Grant, managed policy.GrantLimits) policy.Grant {
+	g.User = flags.User
+	g.Paths = slices.Concat(g.Paths, flags.Paths)
+	g.Unix = slices.Concat(g.Unix, flags.Unix)
+	g.EnvPass = slices.Concat(g.EnvPass, flags.EnvPass)
+	g.EnvSet = slices.Concat(g.EnvSet, flags.EnvSet)
+	g.NoExecWrite = g.NoExecWrite || flags.NoExecWrite
+	if flags.Syscalls != "" {
+		g.Syscalls = flags.Syscalls
+	}
+	if len(flags.Network) > 0 {
+		g.Network = flags.Network
+	}
+	overrideLimits(&g.Limits, flags.Limits, managed)
+	return g
+}
 
 // overrideLimits puts the limits of a call over those of the policy: zero fields
 // are not given, negative ones are unlimited. A limit of the managed policy can

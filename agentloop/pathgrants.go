@@ -91,6 +91,14 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 		return a, false, grantError(g, "name what is to be written; nothing in /proc is, nor all of /sys",
 			errors.New("the kernel's knobs and other processes are never writable"))
 	}
+	if access >= exec.ReadOnly {
+		for _, dir := range b.daemonDirs() {
+			if real, _, err := b.r.resolve(dir); err == nil && within(a.path, real) {
+				return a, false, grantError(g, "no run needs it: sbx asks the daemon",
+					fmt.Errorf("%s holds what a sandboxd remembers, or its socket, and is never granted", real))
+			}
+		}
+	}
 	if access == exec.ReadWrite {
 		if own := b.ownDir(a.path); own != "" {
 			return a, false, grantError(g, "grant a directory that sandboxd does not use itself",

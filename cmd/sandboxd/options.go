@@ -33,6 +33,8 @@ type options struct {
 	logLevel  slog.Level
 	logJSON   bool
 	retention time.Duration
+	// appendOnly asks the kernel to let nobody rewrite the anchors of the audit log.
+	appendOnly bool
 
 	stderr  io.Writer
 	hangups <-chan os.Signal
@@ -60,6 +62,7 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "max-running-per-uid", Value: defaultRunningPerUID, Usage: "run at most `N` calls of one user at once"},
 		&cli.IntFlag{Name: "max-queued", Value: defaultQueued, Usage: "let at most `N` calls wait"},
 		&cli.DurationFlag{Name: "audit-age", Usage: "remove rows of the audit log older than `TIME` (default: keep all)"},
+		&cli.BoolFlag{Name: "append-only", Usage: "make the anchors of the audit log append-only, as chattr +a does (default: for root in /var/lib/sandboxd)"},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "`LEVEL`: debug, info, warn or error"},
 		&cli.BoolFlag{Name: "log-json", Usage: "log in JSON"},
 	}
@@ -96,8 +99,18 @@ func readOptions(c *cli.Context, environ []string) (options, error) {
 			return o, misuse("as in --listen 127.0.0.1:7777", "--listen %q is no loopback address with a port", o.listen)
 		}
 	}
-	return o, o.places()
+	if err := o.places(); err != nil {
+		return o, err
+	}
+	o.appendOnly = os.Geteuid() == 0 && o.state == rootState
+	if c.IsSet("append-only") {
+		o.appendOnly = c.Bool("append-only")
+	}
+	return o, nil
 }
+
+// rootState is where root's daemon keeps what it remembers.
+const rootState = "/var/lib/sandboxd"
 
 // places fills in where things are.
 func (o *options) places() error {
@@ -111,7 +124,7 @@ func (o *options) places() error {
 		base := o.variable("XDG_STATE_HOME")
 		switch home := o.variable("HOME"); {
 		case root:
-			o.state = "/var/lib/sandboxd"
+			o.state = rootState
 		case filepath.IsAbs(base):
 			o.state = filepath.Join(base, "sandboxd", "daemon")
 		case filepath.IsAbs(home):

@@ -100,7 +100,7 @@ func (p *policies) load(_ context.Context, peer agentloop.Peer, r agentloop.Sess
 	if err != nil {
 		return agentloop.PolicyInForce{}, err
 	}
-	out := agentloop.PolicyInForce{Config: cfg, Grant: withFlags(e, r.Grant), ManagedLimits: managedLimits(e), TrustsHook: trustsHook(r.Environ, peer.UID())}
+	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), TrustsHook: trustsHook(r.Environ, peer.UID())}
 	for _, root := range r.Grant.Paths {
 		if root.Access == policy.GrantRead || root.Access == policy.GrantWrite {
 			out.Config.Roots = append(out.Config.Roots, policy.Root{Path: absolute(root.Path, r), Write: root.Access == policy.GrantWrite})
@@ -139,55 +139,6 @@ func fromDir(dir string, files []string) []string {
 		}
 	}
 	return out
-}
-
-// withFlags puts what the client asks for over what the files say. Paths of both
-// count, each with its source; a limit of the managed policy can only be tightened.
-func withFlags(e *settings.Effective, flags policy.Grant) policy.Grant {
-	g := e.Grant()
-	g.User = flags.User
-	g.Paths = slices.Concat(g.Paths, flags.Paths)
-	g.Unix = slices.Concat(g.Unix, flags.Unix)
-	g.EnvPass = slices.Concat(g.EnvPass, flags.EnvPass)
-	g.EnvSet = slices.Concat(g.EnvSet, flags.EnvSet)
-	g.NoExecWrite = g.NoExecWrite || flags.NoExecWrite
-	if flags.Syscalls != "" {
-		g.Syscalls = flags.Syscalls
-	}
-	if len(flags.Network) > 0 {
-		g.Network = flags.Network
-	}
-	most, l, f := managedLimits(e), &g.Limits, flags.Limits
-	override(&l.Timeout, f.Timeout, most.Timeout)
-	override(&l.CPU, f.CPU, most.CPU)
-	override(&l.MemoryBytes, f.MemoryBytes, most.MemoryBytes)
-	override(&l.Tasks, f.Tasks, most.Tasks)
-	override(&l.FileBytes, f.FileBytes, most.FileBytes)
-	override(&l.OutputBytes, f.OutputBytes, most.OutputBytes)
-	return g
-}
-
-// override replaces a limit by that of a flag: 0 is not given, negative is
-// unlimited, most is the managed policy's and 0 where that says nothing.
-func override[T ~int | ~int64](limit *T, flag, most T) {
-	if flag == 0 || most > 0 && (flag < 0 || flag > most) {
-		return
-	}
-	*limit = flag
-}
-
-// managedLimits are the limits that the managed policy sets.
-func managedLimits(e *settings.Effective) policy.GrantLimits {
-	l := e.Limits
-	return policy.GrantLimits{Timeout: managed(l.Timeout), CPU: managed(l.CPU), MemoryBytes: managed(l.Memory),
-		Tasks: int(managed(l.Tasks)), FileBytes: managed(l.FileSize), OutputBytes: int(managed(l.Output))}
-}
-
-func managed[T ~int64](v settings.Value[T]) T {
-	if v.Set && v.From.Kind == policy.SourceManaged {
-		return v.V
-	}
-	return 0
 }
 
 // trustsHook reads the client's trusted files once for each policy.

@@ -25,6 +25,7 @@ import (
 type parts struct {
 	o        options
 	log      *slog.Logger
+	runner   *exec.Runner
 	store    *sqlite.Store
 	reader   *sqlite.Reader
 	sessions *agentloop.Sessions
@@ -148,6 +149,10 @@ func closeAll(list []net.Listener) error {
 	return errors.Join(errs...)
 }
 
+// warmKeepers is how many keepers wait for a run, of each kind of run: as many as
+// start at once on a usual machine. Each is a process of some 200 KiB.
+const warmKeepers = 4
+
 // build makes the parts, the lowest first.
 func (d *parts) build(ctx context.Context) error {
 	if err := exec.CheckOwnLimits(); err != nil {
@@ -166,7 +171,8 @@ func (d *parts) build(ctx context.Context) error {
 	}
 	host := exec.LoadHost(own.CacheDir)
 	runner := exec.NewRunner(host)
-	runner.CacheDir = own.CacheDir
+	runner.CacheDir, runner.Warm = own.CacheDir, warmKeepers
+	d.runner = runner
 	d.policies = newPolicies()
 	d.asks = agentloop.NewAskQueue(agentloop.AskQueueOptions{Store: d.store, Timeout: d.o.ask, SaveRule: saveRule, Metrics: metrics,
 		Session: func(id string) (*agentloop.Session, bool) { return d.sessions.Find(id) }})
@@ -181,7 +187,7 @@ func (d *parts) build(ctx context.Context) error {
 		return err
 	}
 	dispatcher, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{
-		Runner: runner, Host: host, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"),
+		Runner: runner, Host: host, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {
 		return err
@@ -211,7 +217,12 @@ func (d *parts) build(ctx context.Context) error {
 func (d *parts) openStore(metrics *agentloop.Metrics) (err error) {
 	path := filepath.Join(d.o.state, "audit.db")
 	d.store, err = sqlite.Open(path, sqlite.Options{
-		Retention: sqlite.Retention{Age: d.o.retention},
+		Retention:  sqlite.Retention{Age: d.o.retention},
+		AppendOnly: d.o.appendOnly,
+		// The journal may be kept, or sent, where nobody of this machine rewrites it.
+		OnAnchor: func(a agentloop.AuditAnchor) {
+			d.log.Info("audit anchor", "store", a.Store, "anchor", fmt.Sprintf("%d:%s", a.Seq, a.Hash))
+		},
 		OnProblem: func(err error) { d.log.Error("audit log", "error", err) },
 	})
 	if err != nil {
@@ -244,6 +255,7 @@ func (d *parts) close() {
 			d.log.Error("sessions", "error", err)
 		}
 	}
+	d.runner.Close()
 	if err := errors.Join(d.reader.Close(), d.store.Close()); err != nil {
 		d.log.Error("audit log", "error", err)
 	}

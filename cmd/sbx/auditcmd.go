@@ -36,7 +36,11 @@ func auditCommand(p *program) *cli.Command {
 		Flags: auditFlags(),
 		Subcommands: []*cli.Command{
 			{Name: "verify", Usage: "check that no row was changed, removed or added",
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}, socketFlag()}, Action: p.auditVerify},
+				UsageText: examples("sbx audit verify", "sbx audit verify --anchor 1042:9f86d0..."),
+				Flags: []cli.Flag{
+					&cli.StringSliceFlag{Name: "anchor", Usage: "row SEQ must have the hash HASH: `SEQ:HASH` of a log that was kept elsewhere; may be given again"},
+					&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}, socketFlag(),
+				}, Action: p.auditVerify},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -136,7 +140,11 @@ func (p *program) auditVerify(c *cli.Context) error {
 	cl := p.client(c)
 	defer cl.Close()
 	var report agentloop.AuditReport
-	if err := cl.Get(c.Context, "/api/audit/verify", &report); err != nil {
+	path := "/api/audit/verify"
+	if known := c.StringSlice("anchor"); len(known) > 0 {
+		path += "?" + url.Values{"anchor": known}.Encode()
+	}
+	if err := cl.Get(c.Context, path, &report); err != nil {
 		return daemonFailure(err)
 	}
 	if c.Bool("json") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,49 +59,18 @@ type refusal struct{ what, by, toAllow string }
 
 func (r *refusal) Error() string { return "denied: " + r.what + ": " + r.by }
 
-// mergeGrant puts the flags over what the files say. Paths of both count, each
-// with its source. A limit of the managed policy can only be tightened.
+// mergeGrant puts the flags over what the files say, for a run without the daemon:
+// what the policy cannot hold to is refused before anything is prepared.
 func mergeGrant(e *settings.Effective, flags policy.Grant) (policy.Grant, error) {
-	g := e.Grant()
-	g.Workspace, g.User, g.ReadOnlyWorkspace = flags.Workspace, flags.User, false
-	g.Paths = slices.Concat(g.Paths, flags.Paths)
-	g.Unix = slices.Concat(g.Unix, flags.Unix)
-	g.EnvPass = slices.Concat(g.EnvPass, flags.EnvPass)
-	g.EnvSet = slices.Concat(g.EnvSet, flags.EnvSet)
-	g.NoExecWrite = g.NoExecWrite || flags.NoExecWrite
-	if flags.Syscalls != "" {
-		g.Syscalls = flags.Syscalls
-	}
-	if len(flags.Network) > 0 {
-		g.Network = flags.Network
-	}
+	g := agentloop.GrantWithFlags(e.Grant(), flags, e.ManagedLimits())
+	g.Workspace, g.ReadOnlyWorkspace = flags.Workspace, false
 	for _, n := range g.Network {
 		if n != "none" && n != "full" {
 			return g, misuse("--net none runs without the network; a list of hosts is never widened to the whole network",
 				"the policy grants %s: access by host is not available in this version", n)
 		}
 	}
-	l, f := &g.Limits, flags.Limits
-	overrideLimit(&l.Timeout, f.Timeout, managed(e.Limits.Timeout))
-	overrideLimit(&l.CPU, f.CPU, managed(e.Limits.CPU))
-	overrideLimit(&l.MemoryBytes, f.MemoryBytes, managed(e.Limits.Memory))
-	overrideLimit(&l.Tasks, f.Tasks, managed(e.Limits.Tasks))
-	overrideLimit(&l.FileBytes, f.FileBytes, managed(e.Limits.FileSize))
 	return g, nil
-}
-
-// managed reports whether a value comes from the managed policy.
-func managed[T any](v settings.Value[T]) bool {
-	return v.Set && v.From.Kind == policy.SourceManaged
-}
-
-// overrideLimit replaces a limit by that of a flag: 0 is not given, negative is
-// unlimited.
-func overrideLimit[T ~int | ~int64](limit *T, flag T, managed bool) {
-	if flag == 0 || managed && *limit > 0 && (flag < 0 || flag > *limit) {
-		return
-	}
-	*limit = flag
 }
 
 // terminalAskers is the person at the terminal, if there is one.

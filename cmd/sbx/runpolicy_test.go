@@ -9,29 +9,6 @@ import (
 	"sandboxd/policy/settings"
 )
 
-func TestOverrideLimit(t *testing.T) {
-	for _, tt := range []struct {
-		name        string
-		limit, flag int
-		managed     bool
-		want        int
-	}{
-		{"no flag", 5, 0, false, 5},
-		{"flag loosens", 5, 9, false, 9},
-		{"flag lifts", 5, -1, false, -1},
-		{"flag alone", 0, 9, true, 9},
-		{"managed is not loosened", 5, 9, true, 5},
-		{"managed is not lifted", 5, -1, true, 5},
-		{"managed is tightened", 5, 3, true, 3},
-	} {
-		got := tt.limit
-		overrideLimit(&got, tt.flag, tt.managed)
-		if got != tt.want {
-			t.Errorf("%s: %d with flag %d (managed %v) is %d, want %d", tt.name, tt.limit, tt.flag, tt.managed, got, tt.want)
-		}
-	}
-}
-
 func TestFlagsGoOverFiles(t *testing.T) {
 	e := &settings.Effective{Workspace: "/w"}
 	e.Mode.V = "plan"

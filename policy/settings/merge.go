@@ -342,3 +342,17 @@ func texts(entries []Entry) []string {
 	}
 	return out
 }
+
+// ManagedLimits are the limits that the managed policy sets; zero where it sets none.
+func (e *Effective) ManagedLimits() policy.GrantLimits {
+	l := e.Limits
+	return policy.GrantLimits{Timeout: managed(l.Timeout), CPU: managed(l.CPU), MemoryBytes: managed(l.Memory),
+		Tasks: int(managed(l.Tasks)), FileBytes: managed(l.FileSize), OutputBytes: int(managed(l.Output))}
+}
+
+func managed[T ~int64](v Value[T]) T {
+	if v.Set && v.From.Kind == policy.SourceManaged {
+		return v.V
+	}
+	return 0
+}

@@ -1,10 +1,13 @@
 package api
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"sandboxd/agentloop"
@@ -140,14 +143,32 @@ func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) error {
 	case !peerOf(r).Admin:
 		return fault(CodeForbidden, "ask as root or a member of the admin group", "only an admin verifies the log of all users")
 	}
+	known, err := knownAnchors(r.URL.Query()["anchor"])
+	if err != nil {
+		return err
+	}
 	freeTimes(w)
-	report, err := s.o.Audit.Verify(r.Context())
+	report, err := s.o.Audit.Verify(r.Context(), known...)
 	if err != nil {
 		return err
 	}
 	answerTime(w)
 	writeJSON(w, http.StatusOK, report)
 	return nil
+}
+
+// knownAnchors reads anchors as the log of the daemon writes them: SEQ:HASH.
+func knownAnchors(list []string) ([]agentloop.AuditAnchor, error) {
+	var out []agentloop.AuditAnchor
+	for _, text := range list {
+		number, hash, _ := strings.Cut(text, ":")
+		seq, err := strconv.ParseInt(number, 10, 64)
+		if raw, errHash := hex.DecodeString(hash); err != nil || errHash != nil || seq < 0 || len(raw) != sha256.Size {
+			return nil, fault(CodeBadRequest, "write it as SEQ:HASH, the hash with 64 hexadecimal digits", "anchor %q is none", text)
+		}
+		out = append(out, agentloop.AuditAnchor{Seq: seq, Hash: strings.ToLower(hash)})
+	}
+	return out, nil
 }
 
 // Done is an answer with nothing to say.
