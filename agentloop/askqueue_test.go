@@ -51,6 +51,11 @@ func (m *memoryStore) DeleteSession(_ context.Context, id string) error {
 	return nil
 }
 
+func (m *memoryStore) EndSession(ctx context.Context, id string, last AuditRecord) error {
+	_, err := m.Append(ctx, last)
+	return errors.Join(err, m.DeleteSession(ctx, id))
+}
+
 func (m *memoryStore) SaveQuestion(_ context.Context, q PendingQuestion) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

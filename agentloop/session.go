@@ -31,6 +31,8 @@ type Session struct {
 	// revision changes with everything that may change a decision.
 	revision atomic.Int64
 
+	keeping sync.Mutex // held while the Store is told of the session
+
 	mu        sync.Mutex
 	force     PolicyInForce
 	engine    *policy.Engine
@@ -373,6 +375,14 @@ func (s *Session) SetMode(m policy.Mode) error {
 func (s *Session) keep() error {
 	if s.parts.changed == nil {
 		return nil
+	}
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed != "" && closed != shutdown {
+		return ErrSessionClosed
 	}
 	return s.parts.changed(s)
 }

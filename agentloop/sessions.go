@@ -34,7 +34,7 @@ type SessionsOptions struct {
 	Hooks       *HookRegistry
 	// Store keeps sessions over a restart. Nil keeps none.
 	Store Store
-	// Audit gets the SESSION_STOP rows. Nil: the Store.
+	// Audit gets the SESSION_STOP rows. Nil: the Store, in one write with the end.
 	Audit   AuditLog
 	Metrics *Metrics
 	// SelfTest tries a denied read under the policy of a new session, and is to
@@ -67,9 +67,6 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 	}
 	if o.MaxPerUID == 0 {
 		o.MaxPerUID = maxSessionsPerUID
-	}
-	if o.Audit == nil && o.Store != nil {
-		o.Audit = o.Store
 	}
 	return &Sessions{o: o, live: map[string]*Session{}, counts: map[int]int{}}, nil
 }
@@ -243,14 +240,11 @@ func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
 		return ErrNoSession
 	}
 	m.o.Hooks.Fire(context.WithoutCancel(ctx), s, HookEvent{Event: EventSessionStop, Session: s.id, Cwd: s.workspace, Reason: reason})
+	s.keeping.Lock() // who keeps it meanwhile must not bring it back
 	err := m.stopRow(ctx, s.State(), s.Generation(), reason)
+	s.keeping.Unlock()
 	if m.o.Asks != nil {
 		m.o.Asks.dropSession(context.WithoutCancel(ctx), s.id)
-	}
-	if m.o.Store != nil && err == nil {
-		// Only with its row: a session that is still there at the next start is
-		// ended then.
-		err = m.o.Store.DeleteSession(context.WithoutCancel(ctx), s.id)
 	}
 	m.o.Hooks.DropSession(s)
 	s.events.Publish(EventSessionStopped, map[string]string{"reason": reason})
@@ -259,18 +253,26 @@ func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
 	return err
 }
 
-// stopRow writes the last row of a session.
+// stopRow writes the last row of a session and forgets it. Without its row it stays
+// in the Store, and is ended after the next start.
 func (m *Sessions) stopRow(ctx context.Context, st SessionState, generation int64, reason string) error {
-	if m.o.Audit == nil {
-		return nil
-	}
 	why, err := json.Marshal(map[string]string{"type": "session", "text": reason})
 	if err != nil {
 		return err
 	}
-	_, err = m.o.Audit.Append(context.WithoutCancel(ctx), AuditRecord{
+	row := AuditRecord{
 		Time: m.o.Now().UTC(), UID: st.UID, Session: st.ID, Tool: "session", Status: StatusSessionStop, Agent: "lead",
 		ElapsedMS: m.o.Now().Sub(st.Created).Milliseconds(), Reason: why, Generation: generation,
-	})
+	}
+	ctx = context.WithoutCancel(ctx)
+	if m.o.Store != nil && m.o.Audit == nil {
+		return m.o.Store.EndSession(ctx, st.ID, row)
+	}
+	if m.o.Audit != nil {
+		_, err = m.o.Audit.Append(ctx, row)
+	}
+	if err == nil && m.o.Store != nil {
+		err = m.o.Store.DeleteSession(ctx, st.ID)
+	}
 	return err
 }

@@ -44,9 +44,7 @@ func (m *Sessions) Restore(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("session %s could not be restored: %w", st.ID, err))
 		if err := m.stopRow(ctx, st, 0, "not restored: "+err.Error()); err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		errs = append(errs, m.o.Store.DeleteSession(ctx, st.ID))
 	}
 	return errors.Join(errs...)
 }
@@ -64,16 +62,19 @@ func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, erro
 	return s, err
 }
 
+// shutdown is the reason why a session ends for this process alone.
+const shutdown = "shutdown"
+
 // Shutdown ends the calls of every session and leaves the sessions in the Store.
 // Without a Store they are over, and each has its row.
 func (m *Sessions) Shutdown(ctx context.Context) error {
 	var errs []error
 	for _, s := range m.all() {
 		if m.o.Store == nil {
-			errs = append(errs, m.stop(ctx, s, "shutdown"))
+			errs = append(errs, m.stop(ctx, s, shutdown))
 			continue
 		}
-		s.end(ctx, "shutdown")
+		s.end(ctx, shutdown)
 		s.events.close()
 	}
 	return errors.Join(errs...)

@@ -16,6 +16,9 @@ type Store interface {
 	// Sessions returns those that have not ended, oldest first.
 	Sessions(ctx context.Context) ([]SessionState, error)
 	DeleteSession(ctx context.Context, id string) error
+	// EndSession appends the last row of a session and forgets it: both or neither,
+	// so that a session whose daemon is killed meanwhile ends once.
+	EndSession(ctx context.Context, id string, last AuditRecord) error
 
 	SaveQuestion(ctx context.Context, q PendingQuestion) error
 	// Questions returns those without an answer, oldest first.

@@ -15,7 +15,8 @@ import (
 
 // kill -9 of the daemon at a random moment under load, and after the restart: the
 // log is whole, each command that started has its decision in it, no command of the
-// dead daemon runs, a question that waited is there, and nothing is left over.
+// dead daemon runs, a question that waited is there, each session has ended once, and
+// nothing is left over.
 // SANDBOXD_TEST_KILLS says how many rounds; 4 without it.
 func TestKilledDaemon(t *testing.T) {
 	rounds := 4
@@ -59,6 +60,20 @@ func (d *daemonRun) killRound(round int) {
 	}
 	load.Go(func() { d.execTo(d, nil, "sh", "-c", "sleep "+word+" & setsid sleep "+word+" & wait") })
 	load.Go(func() { d.execTo(d, []string{"--detach"}, "sh", "-c", "sleep "+word) })
+	var closed []string // sessions whose end was acknowledged
+	load.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			id := strings.TrimSpace(d.sbxTo(d, "sessions", "new").Stdout)
+			if r := d.sbxTo(d, "sessions", "close", id); id != "" && r.Code == 0 {
+				closed = append(closed, id)
+			}
+		}
+	})
 	watch := d.toDaemon(d, "approvals", "--watch", "--json")
 	load.Go(func() { d.finish(watch) })
 	load.Go(func() {
@@ -90,8 +105,43 @@ func (d *daemonRun) killRound(round int) {
 		d.Errorf("round %d: %+v", round, r)
 	}
 	d.decisionsOf(round)
+	d.stopsOf(round, closed)
 	if r := d.sbxTo(d, "jobs", "list"); !strings.Contains(r.Stdout, "lost") {
 		d.Errorf("round %d: the job of the dead daemon is not told of: %+v", round, r)
+	}
+}
+
+// stopsOf looks for the last rows of sessions: each that was closed has one, none has
+// two, and one that is live has none.
+func (d *daemonRun) stopsOf(round int, closed []string) {
+	d.Helper()
+	stops := map[string]int{}
+	for after, more := int64(0), true; more; more = after != 0 {
+		text, _ := d.get(fmt.Sprintf("/api/audit?status=SESSION_STOP&limit=1000&after=%d", after))
+		var page struct {
+			Rows []struct {
+				Session string `json:"session_id"`
+			}
+			Next int64
+		}
+		d.must(json.Unmarshal([]byte(text), &page))
+		for _, r := range page.Rows {
+			if stops[r.Session]++; stops[r.Session] > 1 {
+				d.Errorf("round %d: %s has more than one SESSION_STOP", round, r.Session)
+			}
+		}
+		after = page.Next
+	}
+	for _, id := range closed {
+		if stops[id] != 1 {
+			d.Errorf("round %d: the closed session %s has %d SESSION_STOP", round, id, stops[id])
+		}
+	}
+	text, _ := d.get("/api/chat/sessions")
+	for id := range stops {
+		if strings.Contains(text, id) {
+			d.Errorf("round %d: %s has its SESSION_STOP and is live", round, id)
+		}
 	}
 }
 

@@ -38,6 +38,23 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	return s.stateError("session "+id, err)
 }
 
+// EndSession appends the last row of a session and forgets it, in one transaction.
+func (s *Store) EndSession(ctx context.Context, id string, last agentloop.AuditRecord) error {
+	r, err := normalize(last)
+	if err == nil {
+		err = s.do(ctx, false, func(ctx context.Context, t *transaction) error {
+			if _, err := t.exec(ctx, `DELETE FROM sessions WHERE id = ?`, id); err != nil {
+				return err
+			}
+			return t.append(ctx, &r)
+		})
+	}
+	if err != nil {
+		return notRecorded(s.health.Path, err)
+	}
+	return nil
+}
+
 // SaveQuestion keeps a pending question. One that has its answer is not opened
 // again: the error is [ErrSettled].
 func (s *Store) SaveQuestion(ctx context.Context, q agentloop.PendingQuestion) error {
