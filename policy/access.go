@@ -27,6 +27,8 @@ type access struct {
 	// the top of a tree. tooMany says that there were more than are listed.
 	names   []string
 	tooMany bool
+	// leadTo is where links among names lead, when they are followed.
+	leadTo []string
 	// some, only and namesOnly narrow a tree (see bash.Effect); walk are the
 	// names in it. replaces is true when what was there before is lost.
 	some, namesOnly, replaces, tracked bool
@@ -146,19 +148,20 @@ func (e *Engine) globAccess(a *access, ef *bash.Effect) {
 	a.names, links, a.tooMany = namesIn(filepath.Dir(a.real), last, a.hidden)
 	switch {
 	case ef.NoFollow:
-	case a.verb == effectWrite && (len(links) > 0 || a.tooMany), a.verb == effectRead && (a.tooMany || e.leadOut(filepath.Dir(a.real), links)):
+	case a.verb == effectWrite && (len(links) > 0 || a.tooMany), a.verb == effectRead && (a.tooMany || e.leadOut(a, links)):
 		a.given, a.real = "", ""
 	}
 }
 
-// leadOut reports whether one of the links in dir leads out of the roots and the
-// system directories.
-func (e *Engine) leadOut(dir string, links []string) bool {
+// leadOut reports whether one of the links that a pattern matches leads out of the
+// roots and the system directories, and notes where the others lead.
+func (e *Engine) leadOut(a *access, links []string) bool {
 	for _, name := range links {
-		real, err := resolve(filepath.Join(dir, name))
+		real, err := resolve(filepath.Join(filepath.Dir(a.real), name))
 		if err != nil {
 			return true
 		}
+		a.leadTo = append(a.leadTo, real)
 		if _, z := e.zoneOf(real); z < systemDir {
 			return true
 		}

@@ -206,15 +206,31 @@ func (r *run) removesRoot(a *access) bool {
 }
 
 // heldByKernel: a possible match of a rule about one path without wildcards
-// needs no question where the kernel refuses the access anyhow.
+// needs no question where the kernel refuses the access anyhow (see
+// [Engine.KernelDenials]).
 func (r *run) heldByKernel(m match) bool {
 	if r.e.cfg.Confinement != FullyConfined || !r.facts.isScript || m.from == nil {
 		return false
 	}
 	p := &m.from.pat
-	if p.form != formPath && !(p.form == formEffect && (p.verb == effectRead || p.verb == effectWrite || p.verb == effectDelete)) {
+	lit, ok := p.path.literal()
+	if !ok || len(m.from.except) > 0 {
 		return false
 	}
-	_, ok := p.path.literal()
-	return ok && len(m.from.except) == 0
+	read := p.form == formEffect && p.verb == effectRead
+	if p.form == formPath {
+		tool, _ := builtinTool(p.tool.name)
+		read = tool.ReadOnly
+	} else if p.form != formEffect || p.verb != effectRead && p.verb != effectWrite && p.verb != effectDelete {
+		return false
+	}
+	if read {
+		return true // hidden, or there is nothing to read
+	}
+	if _, z := r.e.zoneOf(lit); z < writeRoot {
+		return true
+	}
+	// Among what may be written, what exists is made read-only; nothing holds
+	// that a name is not made or removed.
+	return !(p.form == formEffect && p.verb == effectDelete) && exists(lit)
 }

@@ -204,6 +204,9 @@ func (f *finder) matching(x *pathIndex, a *access) {
 	if !a.glob {
 		return
 	}
+	for _, real := range a.leadTo {
+		f.onePath(x, real, a.command)
+	}
 	for _, c := range x.all {
 		if !f.better(c) {
 			continue

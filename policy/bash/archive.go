@@ -62,10 +62,8 @@ func (a *analyzer) tar(v *invocation, p *program) {
 		}
 	case create:
 		if w, ok := g.get("T", "files-from"); ok {
-			a.listed(&n, a.content(v.st, w.Text))
-			if w.Text == "-" {
-				a.listed(&n, v.st.in)
-			}
+			n.st.in = v.st.in
+			a.listedIn(&n, w)
 		}
 		a.renamed = a.renamed || g.has("transform", "xform")
 		a.each(&n, g.ops, Effect{Kind: Read, Tree: true})
@@ -82,6 +80,19 @@ func (a *analyzer) tar(v *invocation, p *program) {
 		for _, w := range g.ops {
 			v.st.out.from = appendFrom(v.st.out.from, w.Text)
 		}
+	}
+}
+
+// listedIn lists the files that a program reads because the file w names them,
+// "-" for standard input.
+func (a *analyzer) listedIn(v *invocation, w Word) {
+	switch {
+	case w.Text == "-":
+		a.listed(v, v.st.in)
+	case !w.Known():
+		a.listed(v, &text{alts: []string{anyText}})
+	default:
+		a.listed(v, a.content(v.st, w.Text))
 	}
 }
 

@@ -68,7 +68,7 @@ func (a *analyzer) assignElem(st *state, name, key string, known bool, alts []st
 	case "BASH_CMDS":
 		st.setHash(key, alts)
 	case "BASH_ALIASES":
-		st.setAlias(key, alts)
+		a.setAlias(st, key, alts)
 	}
 	old := a.lookupRaw(st, name)
 	v := *old
@@ -158,7 +158,7 @@ func (a *analyzer) assignArray(st *state, name string, s *syntax.Assign) {
 		case "BASH_CMDS":
 			st.setHash(e.key, e.alts)
 		case "BASH_ALIASES":
-			st.setAlias(e.key, e.alts)
+			a.setAlias(st, e.key, e.alts)
 		}
 	}
 }
@@ -315,6 +315,12 @@ func (a *analyzer) special(st *state, name string, alts []string) {
 		}
 	case "POSIXLY_CORRECT":
 		st.aliasesOn = true
+	case "HISTFILE": // written when a shell with history ends
+		for _, s := range alts {
+			if s != "" && s != "/dev/null" && s != worldText {
+				a.effect(st, Effect{Kind: Write, Path: s, Source: Code, Command: a.cur})
+			}
+		}
 	case "BASH_ARGV0":
 		st.arg0 = alts
 	case "SHELLOPTS", "BASHOPTS":

@@ -121,6 +121,11 @@ func (r *awkReader) at(i int) awkToken {
 // assignments collects what variables may hold, twice, so that one may be made
 // of another.
 func (r *awkReader) assignments() {
+	for i, t := range r.toks {
+		if t.kind == 'n' && t.s == "ARGV" && r.sets(i) {
+			r.read([]string{worldText}) // the files that it reads are its own choice
+		}
+	}
 	for range 2 {
 		for i, t := range r.toks {
 			if t.kind != '=' || t.s != "=" || r.at(i-1).kind != 'n' {
@@ -132,6 +137,22 @@ func (r *awkReader) assignments() {
 			}
 		}
 	}
+}
+
+// sets reports whether the array named by token i gets an element that names a
+// file: by an assignment, or by a function that fills it.
+func (r *awkReader) sets(i int) bool {
+	if p := r.at(i - 1).s; p == "in" || p == "delete" {
+		return false
+	}
+	if r.at(i+1).kind != '[' {
+		return true // handed to split, sub, or a function
+	}
+	_, end := r.name(i)
+	if p := r.at(i - 1); p.s == "getline" || p.kind == ',' && r.at(end+1).kind == ')' || p.kind == '(' && r.at(end+1).s == "in" {
+		return true // read into, changed by sub or gsub, or by a loop
+	}
+	return r.at(end+1).kind == '=' && r.at(end+1).s != "==" && !(r.at(end+2).kind == 's' && r.at(end+2).s == "")
 }
 
 // expr gives the possible texts of an expression that starts at token i.

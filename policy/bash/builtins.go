@@ -106,10 +106,12 @@ func (a *analyzer) builtin(v *invocation, name string) bool {
 		a.popd(v)
 	case "pwd":
 		st.out.write(withNewline(dirTexts(st.dirs)))
+	case "history":
+		a.history(v, args)
 	case "exit", "return", "logout":
 		st.dead = true
-	case "help", "type", "dirs", "times", "caller", "history", "umask", "ulimit", "kill", "false", "true", ":":
-		if name == "kill" || name == "history" {
+	case "help", "type", "dirs", "times", "caller", "umask", "ulimit", "kill", "false", "true", ":":
+		if name == "kill" {
 			break
 		}
 		a.defaultOut(v)

@@ -1,6 +1,9 @@
 package bash
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // compiler follows compilers and linkers: the output is code that was there
 // before, unless the script wrote an input.
@@ -12,6 +15,14 @@ func (a *analyzer) compiler(v *invocation, p *program) {
 		a.effect(v.st, Effect{Kind: Read, Path: w.Text, Glob: w.Glob, Command: a.cur})
 		if a.written(v.st, w.Text) != nil || hasHole(w.Text) && len(a.files) > 0 || w.Glob && len(a.madeMatching(v.st, w.Text)) > 0 {
 			chosen = true
+		}
+	}
+	if given := v.st.in; given != nil && !given.isWorld() && (len(g.ops) == 0 || slices.ContainsFunc(g.ops, func(w Word) bool { return w.Text == "-" })) {
+		a.compiles(v, given)
+	}
+	for _, w := range g.ops {
+		if a.written(v.st, w.Text) != nil {
+			a.compiles(v, a.content(v.st, w.Text))
 		}
 	}
 	for i, w := range v.argv {
@@ -44,6 +55,48 @@ func (a *analyzer) compiler(v *invocation, p *program) {
 		}
 	}
 	a.defaultOut(v)
+}
+
+// compiles reads source text that the script gives a compiler: one that takes in
+// other files than the system's headers is unknown code.
+func (a *analyzer) compiles(v *invocation, t *text) {
+	if t == nil {
+		return
+	}
+	for _, s := range t.alts {
+		if a.spend(len(s)/64 + 1) {
+			return
+		}
+		if hasAnyHole(s) || takesInFiles(s) {
+			a.noteHere(UnknownCode, baseName(v.argv[0].Text)+" "+s)
+			return
+		}
+	}
+}
+
+// takesInFiles reports text in which a directive of a preprocessor, an assembler
+// or a macro may name a file: include, incbin, import, embed, in any case, and
+// what is joined of pieces.
+func takesInFiles(s string) bool {
+	for line := range strings.Lines(strings.ToLower(s)) {
+		if systemHeader(line) {
+			continue
+		}
+		for _, word := range [...]string{"include", "incbin", ".inc", "macro", "import", "embed", "\\\n", "??/"} {
+			if strings.Contains(line, word) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// systemHeader reports the line #include <name.h>.
+func systemHeader(line string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(line), "#include")
+	name, after, closed := strings.Cut(strings.TrimPrefix(strings.TrimSpace(rest), "<"), ">")
+	name = strings.TrimPrefix(name, "sys/")
+	return ok && closed && after == "" && strings.HasPrefix(strings.TrimSpace(rest), "<") && !strings.HasPrefix(name, ".") && !strings.Contains(name, "/")
 }
 
 // compilerFiles lists files that options of compilers, assemblers and linkers

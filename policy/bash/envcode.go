@@ -102,6 +102,7 @@ var envRules = []envRule{
 	{"GTK_MODULES", "", roleUnsafe},
 	{"RIPGREP_CONFIG_PATH", "rg", roleFile},
 	{"INPUTRC", "bash", roleUnsafe},
+	{"HISTFILE", "bash sh zsh", roleWrite}, // when an interactive shell ends
 	{"PSQL_EDITOR", "psql", roleShell},
 	{"PSQL_PAGER", "psql", roleShell},
 	{"MYSQL_HISTFILE", "", roleUnsafe},
@@ -212,6 +213,8 @@ func (a *analyzer) envValueRole(v *invocation, r *envRule, s string) {
 				return
 			}
 		}
+	case roleWrite:
+		a.effect(v.st, Effect{Kind: Write, Path: s, Source: Code, Command: a.cur})
 	case roleUnsafe:
 		a.envOptions(v, r.name, s)
 	}

@@ -176,8 +176,10 @@ func (a *analyzer) date(v *invocation, p *program) {
 func (a *analyzer) mktemp(v *invocation, p *program) {
 	g := parseArgs(p, v.argv)
 	dir := "/tmp"
-	if t := a.lookup(v.st, "TMPDIR"); !t.unset && len(t.alts) == 1 && !hasHole(t.alts[0]) {
-		dir = t.alts[0]
+	if alts := a.commandEnv(v, "TMPDIR"); len(alts) == 1 && !hasHole(alts[0]) && alts[0] != "" {
+		dir = alts[0]
+	} else if len(alts) > 1 || len(alts) == 1 && alts[0] != worldText && alts[0] != "" {
+		dir = anyText
 	}
 	name := dir + "/tmp." + nameText
 	if len(g.ops) > 0 {
@@ -203,6 +205,20 @@ func (a *analyzer) mktemp(v *invocation, p *program) {
 		a.effect(v.st, Effect{Kind: Write, Path: name, Command: a.cur})
 	}
 	v.st.out.write([]string{name + "\n"})
+}
+
+// commandEnv is what a variable holds for a command, nothing when it is not set
+// by the script.
+func (a *analyzer) commandEnv(v *invocation, name string) []string {
+	for i := len(v.env) - 1; i >= 0; i-- {
+		if v.env[i].name == name {
+			return v.env[i].alts
+		}
+	}
+	if t := a.lookup(v.st, name); !t.unset && v.st.has(name) {
+		return t.alts
+	}
+	return nil
 }
 
 // baseNames models basename and dirname.

@@ -31,7 +31,9 @@ func (a *analyzer) find(v *invocation) {
 		}
 		roots = append(roots, argv[i])
 	}
-	if len(roots) == 0 {
+	if i := slices.IndexFunc(argv, func(w Word) bool { return w.Text == "-files0-from" }); i >= 0 {
+		roots = []Word{{Text: anyText}} // what -exec and -delete find may be anywhere
+	} else if len(roots) == 0 {
 		roots = []Word{{Text: "."}}
 	}
 	a.each(v, roots, Effect{Kind: Read, Tree: true, Names: true})
@@ -65,6 +67,7 @@ func (a *analyzer) find(v *invocation) {
 			if i+1 < len(argv) {
 				i++
 				a.effect(v.st, Effect{Kind: Read, Path: argv[i].Text, Source: Option, Command: a.cur})
+				a.listedIn(v, argv[i])
 			}
 		case "-newer", "-anewer", "-cnewer", "-samefile":
 			i++

@@ -12,6 +12,9 @@ func (a *analyzer) funcDecl(st *state, c *syntax.FuncDecl) {
 		a.stmt(st, c.Body)
 		return
 	}
+	if _, ok := st.aliases[c.Name.Value]; ok && (st.aliasesOn || st.posix) {
+		a.noteHere(ComputedCode, "alias in place of the name "+c.Name.Value)
+	}
 	a.defineFunc(st, c.Name.Value, c.Body)
 	if forks(c.Body, c.Name.Value) {
 		a.danger(ForkBomb, c.Name.Value)

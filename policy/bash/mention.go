@@ -124,8 +124,10 @@ func exactOperands(p *program) bool {
 	case howEnv, howPrivileged, howSu, howFlock, howWatch, howScript, howSandbox, howFind, howXargs, howParallel, howFd, howBusybox,
 		howBusyShell, howEcho, howPrintf, howTest, howTrue, howPwd, howWhich, howCat, howTee, howDd, howFilter, howMktemp, howDate,
 		howBaseName, howSed, howAwk, howEd, howVim, howSSH, howSCP, howRsync, howTar, howMan, howLess, howCurl, howTmux, howIP,
-		howSplit, howPrintenv, howZip, howJq, howOpenFile, howLoader, howConsole:
+		howSplit, howPrintenv, howZip, howJq, howOpenFile, howLoader:
 		return true
+	case howConsole:
+		return p.ops != opsNone
 	}
 	return false
 }

@@ -58,6 +58,7 @@ const (
 // Roles of option values.
 const (
 	roleRead    = 'R' // file that is read
+	roleNames   = 'M' // file with the names of files that are read
 	roleWrite   = 'W' // file that is written
 	roleBoth    = 'B' // file that is read or written
 	roleProgram = 'P' // program, alone

@@ -256,7 +256,7 @@ func (a *analyzer) optionRoles(v *invocation, p *program, g *args) (safe bool) {
 		if r == 0 {
 			continue
 		}
-		if r != roleRead && r != rolePattern && r != roleDir {
+		if r != roleRead && r != roleNames && r != rolePattern && r != roleDir {
 			safe = false
 		}
 		a.optionRole(v, r, o)
@@ -270,6 +270,10 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 	case roleRead:
 		e.Kind = Read
 		a.effect(v.st, e)
+	case roleNames:
+		e.Kind = Read
+		a.effect(v.st, e)
+		a.listedIn(v, o.val)
 	case roleBoth:
 		for _, e.Kind = range []EffectKind{Read, Write} {
 			a.effect(v.st, e)
@@ -309,6 +313,9 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 func (a *analyzer) start(v *invocation, argv []Word) {
 	via, cur := a.via, a.cur
 	a.via = append(slices.Clip(via), baseName(v.argv[0].Text))
+	if len(argv) > 0 && strings.Contains(argv[0].Text, "://") { // what npx and the like fetch
+		a.effect(v.st, Effect{Kind: Network, Path: hostOf(argv[0].Text), Command: a.cur})
+	}
 	n := *v
 	n.argv, n.shell = argv, false
 	a.run(&n)

@@ -175,10 +175,7 @@ func (a *analyzer) rsync(v *invocation, p *program) {
 		}
 	}
 	if w, ok := g.get("files-from"); ok {
-		a.listed(v, a.content(v.st, w.Text))
-		if w.Text == "-" {
-			a.listed(v, v.st.in)
-		}
+		a.listedIn(v, w)
 	}
 	a.remoteOperands(v, g.ops)
 	if n := len(g.ops); n > 1 && !remote {

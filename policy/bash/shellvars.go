@@ -90,17 +90,39 @@ func (a *analyzer) waitBuiltin(v *invocation, args []Word) {
 	}
 }
 
-func (a *analyzer) aliasBuiltin(v *invocation, args []Word) {
-	for _, w := range args {
-		name, val, ok := strings.Cut(w.Text, "=")
-		if !ok {
+// history follows history -w, -a, -r and -n, which write and read a file, HISTFILE
+// or the one of the user's home unless one is named. The list may hold lines that
+// -s put there.
+func (a *analyzer) history(v *invocation, args []Word) {
+	for i, w := range args {
+		if !w.Known() {
+			a.noteHere(UnknownOption, "history "+w.Text)
+			return
+		}
+		if len(w.Text) < 2 || w.Text[0] != '-' || w.Text == "--" {
+			return
+		}
+		if strings.ContainsAny(w.Text, "sdp") {
+			return // what follows is no file
+		}
+		if !strings.ContainsAny(w.Text, "warn") {
 			continue
 		}
-		if hasHole(name) {
-			a.noteHere(ComputedCode, "alias with a computed name")
-			continue
+		e := Effect{Kind: Read, Source: Option, Command: a.cur}
+		if strings.ContainsAny(w.Text, "wa") {
+			e.Kind = Write
 		}
-		v.st.setAlias(name, []string{val})
+		files := a.commandEnv(v, "HISTFILE")
+		if i+1 < len(args) {
+			files = []string{args[i+1].Text}
+		}
+		for _, e.Path = range files {
+			a.effect(v.st, e)
+			if e.Kind == Write {
+				a.wrote(v.st, e.Path)
+			}
+		}
+		return
 	}
 }
 

@@ -168,46 +168,6 @@ func (a *analyzer) assignText(st *state, w *syntax.Word) []string {
 	return out
 }
 
-// aliasCall expands an alias. It reports true when nothing is left to do.
-func (a *analyzer) aliasCall(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect) bool {
-	if len(st.aliases) == 0 || !(st.aliasesOn || st.posix) {
-		return false
-	}
-	name := c.Args[0].Lit()
-	alts, ok := st.aliases[name]
-	if !ok || name == "" || a.depth > 8 {
-		return false
-	}
-	rest := ""
-	for _, w := range c.Args[1:] {
-		for i, s := range a.scalar(st, w) {
-			if i == 0 {
-				rest += " " + quoteWord(s)
-			}
-		}
-	}
-	s := *st
-	done := a.redirects(&s, redirs, -1)
-	saved := s.aliases
-	s.aliases = nil
-	for n, v := range saved {
-		if n != name {
-			(&s).setAlias(n, v)
-		}
-	}
-	for _, code := range alts {
-		if len(c.Args) > 1 && (strings.HasSuffix(code, " ") || strings.HasSuffix(code, "\t")) {
-			rest = " " + c.Args[1].Lit() + strings.TrimPrefix(rest, " "+quoteWord(c.Args[1].Lit()))
-		}
-		a.evalCode(&s, code+rest)
-	}
-	done()
-	s.aliases = saved
-	s.in, s.out, s.err = st.in, st.out, st.err
-	*st = s
-	return false // the plain reading too: aliases may be off
-}
-
 // quoteWord writes s so that the shell reads it back as one word.
 func quoteWord(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {

@@ -24,6 +24,9 @@ func (a *analyzer) curl(v *invocation, p *program) {
 			a.wrote(v.st, dir.Text+"/"+o.Text)
 		}
 	}
+	if w, ok := g.get("i", "input-file"); ok && wget {
+		a.listedHosts(v, w)
+	}
 	for _, w := range g.ops {
 		if path, ok := fileURL(w.Text); ok {
 			a.effect(v.st, Effect{Kind: Read, Path: path, Command: a.cur})
@@ -48,6 +51,29 @@ func (a *analyzer) curl(v *invocation, p *program) {
 	// What comes from elsewhere is not known, and whoever wrote the URL chose it.
 	if v.st.out != nil {
 		v.st.out.derived(v.st.in, worldText)
+	}
+}
+
+// listedHosts lists the hosts of the URLs in the file w, "-" for standard input.
+func (a *analyzer) listedHosts(v *invocation, w Word) {
+	t := v.st.in
+	if w.Text != "-" {
+		t = a.content(v.st, w.Text)
+	}
+	lines := []string{anyText}
+	if t != nil && w.Known() {
+		lines = t.alts
+	}
+	for _, s := range lines {
+		for line := range strings.FieldsSeq(s) {
+			if a.spend(1) {
+				return
+			}
+			if hasHole(line) {
+				line = anyText
+			}
+			a.effect(v.st, Effect{Kind: Network, Path: hostOf(line), Command: a.cur})
+		}
 	}
 }
 
