@@ -96,7 +96,8 @@ type guardPass struct {
 	denied   bool // something failed for lack of rights
 	err      error
 	repos    map[string]*guardRepo
-	// seen are the included configs and configured hooks that were judged.
+	// seen are the included configs and configured hooks that were judged, and
+	// whether as new as a whole.
 	seen map[string]bool
 	// dirs are the directories as an earlier walk saw them, records as this one
 	// does, by root.

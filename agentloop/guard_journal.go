@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ type guardJournal struct {
 	Items map[string]*fileState
 	// Repos are the git directories that are known to have been in force.
 	Repos map[string]*guardRepo
+	// Configured are the files and directories that their configs name.
+	Configured map[string]dirID
 }
 
 type dirID struct{ Dev, Ino uint64 }
@@ -224,6 +227,7 @@ func (j *guardJournal) snapshot(stateDir string) error {
 		}
 	}
 	j.knownRepos(stateDir, root, top.dirs)
+	j.takeConfigured()
 	return nil
 }
 
@@ -319,6 +323,7 @@ func (j *guardJournal) inherit(dir string) {
 			j.Repos[dir] = repo
 		}
 	}
+	maps.Copy(j.Configured, oldest.Configured)
 }
 
 func readGuardJournal(name string) (*guardJournal, error) {

@@ -143,7 +143,7 @@ func (r *repoPass) config(name string) {
 		accepted = r.known.Accepted
 	}
 	text := r.configAt(r.dir, name, full, r.fresh, accepted, r.before(name))
-	r.configured(text)
+	r.configured(text, r.full, guardIncludes)
 }
 
 // configAt judges one config file and returns the content that is in force
@@ -204,50 +204,6 @@ func (r *repoPass) inRoots(target string) bool {
 	resolver.Cwd = r.full
 	got, err := resolver.Resolve(target)
 	return err == nil && got.Inside
-}
-
-// configured looks at the hooks directory and the files that the config names,
-// where they lie in the workspace.
-func (r *repoPass) configured(text []byte) {
-	for _, target := range path.ConfiguredPaths(text) {
-		resolver := r.resolver
-		resolver.Cwd = r.full
-		if target.Entry.Kind == path.GitHooks {
-			resolver.Cwd = filepath.Dir(r.full)
-		}
-		got, err := resolver.Resolve(target.Path)
-		if err != nil || !got.Inside || got.Missing || r.seen[got.Abs] || r.holds(got.Abs) {
-			continue
-		}
-		r.seen[got.Abs] = true
-		r.configuredAt(got, target.Entry.Kind)
-	}
-}
-
-func (r *repoPass) configuredAt(got path.Resolved, kind path.Kind) {
-	for _, root := range r.roots {
-		if root.path != got.Root {
-			continue
-		}
-		rel, err := filepath.Rel(root.path, got.Abs)
-		if err != nil || rel == "." {
-			continue
-		}
-		dir, base, err := openParent(root.fd, rel)
-		if err != nil {
-			continue
-		}
-		switch kind {
-		case path.GitHooks:
-			if fd, err := openDirAt(dir, base); err == nil {
-				r.hooks(fd, got.Abs, false, nil)
-				unix.Close(fd)
-			}
-		case path.GitConfig:
-			r.configAt(dir, base, got.Abs, false, nil, nil)
-		}
-		closeParent(root.fd, dir)
-	}
 }
 
 func (r *repoPass) attributes() {

@@ -101,6 +101,13 @@ func TestGuardLeavesOldHooksAndSettings(t *testing.T) {
 				t.Errorf("%sconfig is now\n%s", r, text)
 			}
 		}
+		// Configured hooks stay, whatever is made beside and around them.
+		g.sh("mkdir -p c/hooks; cp .git/hooks/pre-commit c/hooks; git config -f c/inc core.editor vi; git config core.hooksPath c/hooks; git config include.path ../c/inc")
+		g.want(g.run("echo n > c/hooks/README; mkdir c/other; mv c/other c/moved; git commit -q --allow-empty -m x"))
+		if !g.exists("c/hooks/pre-commit") || !strings.Contains(g.read("c/inc"), "editor = vi") {
+			t.Error("configured hooks or an included setting are gone")
+		}
+		g.sh("git config --unset core.hooksPath; git config --unset include.path")
 		// What git does not start is no hook.
 		g.want(g.run("for r in . near; do echo notes > $r/.git/hooks/README; cp $r/.git/hooks/pre-commit $r/.git/hooks/pre-commit.sample; done; git init -q young; echo n > young/.git/hooks/README"))
 		if !g.exists(".git/hooks/README") || !g.exists("young/.git/hooks/README") {
