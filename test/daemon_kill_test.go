@@ -91,6 +91,10 @@ func (d *daemonRun) killRound(round int) {
 		return strings.Contains(text, "question-"+word)
 	}
 	d.until("a question waits", asked)
+	d.until("a command starts", func() bool {
+		started, _ := filepath.Glob(fmt.Sprintf("%s/started/%d-*", d.Work, round))
+		return len(started) > 0
+	})
 	time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	d.kill()
 	close(stop)
