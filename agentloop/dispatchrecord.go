@@ -66,6 +66,9 @@ func (h *handling) row() AuditRecord {
 		Tool: policy.CanonicalTool(h.c.Tool), Verdict: h.res.Decision.Verdict.String(), Generation: h.res.Generation,
 	}
 	red := h.s.secrets
+	if command, ok := h.c.Args["command"].(string); ok {
+		red = red.learning(command)
+	}
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
 		r.Reason = json.RawMessage(red.Mask(string(reason)))
 	}

@@ -76,8 +76,10 @@ func (s *Session) placement() string {
 // storedQuestion is a question as it is kept on disk: without the secrets that
 // are found in it. A rule that holds one is not kept.
 func storedQuestion(q PendingQuestion, red *Redactor) PendingQuestion {
+	// A word that is a secret where it stands is one elsewhere too, in a path say.
+	red = red.learning(q.Script, strings.Join(q.Argv, " "))
 	q.Script, q.Shown = red.Mask(q.Script), red.Mask(q.Shown)
-	q.Argv = maskAll(red, q.Argv)
+	q.Argv = red.MaskWords(q.Argv)
 	q.Redirects, q.Reads, q.Writes = maskAll(red, q.Redirects), maskAll(red, q.Reads), maskAll(red, q.Writes)
 	if args, err := policy.DecodeArgs(q.Args); err == nil {
 		q.Args, _ = json.Marshal(red.MaskArgs(args))

@@ -111,6 +111,46 @@ func maskGroup(form *regexp.Regexp, s string) string {
 	return b.String()
 }
 
+// learning returns a Redactor that also masks the secrets of a known form in texts
+// wherever else they occur.
+func (r *Redactor) learning(texts ...string) *Redactor {
+	out := &Redactor{}
+	if r != nil {
+		out.values = slices.Clone(r.values)
+	}
+	for _, s := range texts {
+		for _, form := range secretForms() {
+			for _, m := range form.FindAllStringSubmatch(s, -1) {
+				if len(m[2]) >= minSecret && m[2] != mask && !slices.Contains(out.values, m[2]) {
+					out.values = append(out.values, m[2])
+				}
+			}
+		}
+	}
+	slices.SortFunc(out.values, func(a, b string) int { return len(b) - len(a) })
+	return out
+}
+
+// MaskWords masks the words of a command line: a secret may be known by the flag
+// before it.
+func (r *Redactor) MaskWords(words []string) []string {
+	var out []string
+	before := ""
+	for _, w := range words {
+		out = append(out, r.maskAfter(before, w))
+		before = w
+	}
+	return out
+}
+
+// maskAfter masks word, which stands after another one.
+func (r *Redactor) maskAfter(before, word string) string {
+	if pair := r.Mask(before + " " + word); strings.HasPrefix(before, "-") && strings.HasPrefix(pair, before+" ") {
+		return pair[len(before)+1:]
+	}
+	return r.Mask(word)
+}
+
 // MaskArgs returns a copy of args with every secret that is found replaced. A
 // value whose name tells of a secret is replaced as a whole.
 func (r *Redactor) MaskArgs(args policy.Args) policy.Args {
@@ -132,9 +172,15 @@ func (r *Redactor) maskValue(name string, v any) any {
 		}
 		return r.Mask(v)
 	case []any:
-		out := make([]any, len(v))
+		out, before := make([]any, len(v)), ""
 		for i := range v {
-			out[i] = r.maskValue(name, v[i])
+			word, isText := v[i].(string)
+			if isText && !secretField(name) {
+				out[i] = r.maskAfter(before, word)
+			} else {
+				out[i] = r.maskValue(name, v[i])
+			}
+			before = word
 		}
 		return out
 	case map[string]any:

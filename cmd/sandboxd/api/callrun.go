@@ -153,7 +153,10 @@ func (c *call) result(res agentloop.ToolResult) Result {
 	out.Detected = list(res.Detected)
 	out.Context, out.Trace = res.Context, res.Trace
 	if c.q.Tool != "" {
+		// What a model gets is masked and went through the hooks; the raw streams of the
+		// command would go around them.
 		out.Output = res.Output
+		out.Stdout.Text, out.Stderr.Text = "", ""
 	}
 	for _, p := range res.Plan.Protected {
 		if rel, err := filepath.Rel(res.Plan.Workspace, p.Path); err == nil && filepath.IsLocal(rel) && p.Level == agentloop.LevelKernel {

@@ -65,7 +65,8 @@ type job struct {
 	log     *jobLog
 	cancel  context.CancelFunc
 	signals chan os.Signal
-	done    chan struct{} // closed when state is final
+	secrets *agentloop.Redactor // for the record; the log is the owner's, as written
+	done    chan struct{}       // closed when state is final
 
 	mu    sync.Mutex
 	state Job
@@ -170,7 +171,7 @@ func (js *jobs) save(state Job) error {
 }
 
 // add makes a job of peer, within its bound.
-func (js *jobs) add(peer agentloop.Peer, q ExecRequest) (*job, error) {
+func (js *jobs) add(peer agentloop.Peer, q ExecRequest, secrets *agentloop.Redactor) (*job, error) {
 	if js.dir == "" {
 		return nil, fault(CodeConflict, "give the daemon a state directory", "this daemon keeps no jobs")
 	}
@@ -185,16 +186,17 @@ func (js *jobs) add(peer agentloop.Peer, q ExecRequest) (*job, error) {
 	if live >= maxLiveJobs {
 		return nil, fault(CodeBusy, "wait for one, or sbx jobs kill ID", "uid %d has %d jobs, which is the most", peer.UID(), live)
 	}
-	argv := q.Argv
-	if len(argv) == 0 {
-		argv = []Text{q.Script + Text(q.Tool)}
+	argv := []Text{q.Script + Text(q.Tool)}
+	if len(q.Argv) > 0 {
+		argv = q.Argv
 	}
+	argv = Texts(secrets.MaskWords(Strings(argv)))
 	id := "job-" + strings.ToLower(rand.Text()[:10])
 	log, err := createJobLog(filepath.Join(js.dir, id+".log"), peer.Caller)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{log: log, signals: make(chan os.Signal, 16), done: make(chan struct{}), cancel: func() {},
+	j := &job{log: log, secrets: secrets, signals: make(chan os.Signal, 16), done: make(chan struct{}), cancel: func() {},
 		state: Job{ID: id, UID: peer.UID(), State: JobRunning, Argv: argv, Cwd: q.Cwd, Started: time.Now().UTC()}}
 	if err := js.save(j.state); err != nil {
 		log.end()
@@ -207,8 +209,12 @@ func (js *jobs) add(peer agentloop.Peer, q ExecRequest) (*job, error) {
 // finish notes the end of a job.
 func (js *jobs) finish(j *job, res Result) {
 	dropped, failed := j.log.end()
+	res, maskErr := res.masked(j.secrets)
 	j.mu.Lock()
-	j.state.State, j.state.Ended, j.state.Result = JobEnded, time.Now().UTC(), &res
+	j.state.State, j.state.Ended = JobEnded, time.Now().UTC()
+	if maskErr == nil {
+		j.state.Result = &res
+	}
 	j.state.LogBytes, _, _ = j.log.state()
 	j.state.LogDropped = dropped
 	if failed != nil {
@@ -216,7 +222,7 @@ func (js *jobs) finish(j *job, res Result) {
 	}
 	state := j.state
 	j.mu.Unlock()
-	if err := js.save(state); err != nil {
+	if err := errors.Join(maskErr, js.save(state)); err != nil {
 		js.log.Error("job not recorded", "job", state.ID, "error", err)
 	}
 	close(j.done)

@@ -100,6 +100,22 @@ func (r Result) WithoutOutput() Result {
 	return r
 }
 
+// masked is r without secrets, as it is kept.
+func (r Result) masked(secrets *agentloop.Redactor) (out Result, err error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return out, err
+	}
+	args, err := policy.DecodeArgs(text)
+	if err != nil {
+		return out, err
+	}
+	if text, err = json.Marshal(secrets.MaskArgs(args)); err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(text, &out)
+}
+
 func list[T any](s []T) []T {
 	if s == nil {
 		return []T{}
