@@ -179,7 +179,7 @@ func (l *linter) unknownTool(c *compiled) {
 func nearestTool(name string) string {
 	best, at := "", 4
 	try := func(known string) {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(known)); d < at || d == at && known < best {
+		if d := EditDistance(strings.ToLower(name), strings.ToLower(known)); d < at || d == at && known < best {
 			best, at = known, d
 		}
 	}
@@ -190,27 +190,6 @@ func nearestTool(name string) string {
 		try(alias)
 	}
 	return best
-}
-
-// editDistance is Levenshtein's.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // prefix reports patterns that match more, or less, than they look like.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"sandboxd/policy"
 )
 
 // command is a subcommand of sbx. Only the one that is asked for is built, so
@@ -142,32 +144,11 @@ func usageError(c *cli.Context, err error, _ bool) error {
 func nearest(name string, known []string) string {
 	best, edits := "", 3
 	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(name, k); d < edits && 2*d < len(name) {
+		if d := policy.EditDistance(name, k); d < edits && 2*d < len(name) {
 			best, edits = k, d
 		}
 	}
 	return best
-}
-
-// distance counts the insertions, deletions and replacements of bytes between a
-// and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // examples is the start of a command's help: what is typed most, before the list

@@ -3,6 +3,8 @@ package settings
 import (
 	"slices"
 	"strings"
+
+	"sandboxd/policy"
 )
 
 // schema lists the keys of each table of a policy file. A key that is not here
@@ -135,7 +137,7 @@ func nearest(name string, known []string) string {
 	lower := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 	for _, k := range known {
 		flat := strings.ToLower(strings.ReplaceAll(k, "_", ""))
-		d := distance(lower, flat)
+		d := policy.EditDistance(lower, flat)
 		if len(flat) >= 4 && len(lower) >= 4 && (strings.Contains(lower, flat) || strings.Contains(flat, lower)) {
 			d = min(d, 1)
 		}
@@ -148,24 +150,4 @@ func nearest(name string, known []string) string {
 		}
 	}
 	return best
-}
-
-// distance is the number of single-letter edits between a and b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			previous, row[j+1] = row[j+1], min(previous+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
