@@ -41,8 +41,9 @@ func TestDeniedReadByOtherNames(t *testing.T) {
 		`awk 'BEGIN{sub(/a.go/,".env",ARGV[1])}1' a.go`,
 		`printf '.incbin ".env"' | as -o o -`, `printf '.incbin ".env"' | as -o o`, `printf '#include ".env"' > x.c; gcc -E x.c`, `printf '#include <.env>' | gcc -I. -E -`,
 		`printf '.macro q x\n.in\\x ".env"\n.endm\nq cbin' | as -o o -`, "lynx -dump .env", "octave .env", "duckdb :memory: .env",
+		"mkdir q; ln -s ../.env q/z; cat q/*", "cp -r src q; ln -s ../.env q/z; for f in q/*; do cat $f; done", "ln -s .env zz; head z*", "ln -s $PWD/sub zz; cat z*/k.txt",
 	}, []string{
-		"cat i?", "cat src/*", "for f in src/*; do cat $f; done", "wc list", "sort list", "find src -name '*.go' -print0 | sort -z",
+		"mkdir q; ln -s ../src/a q/z; cat q/*", "cat i?", "cat src/*", "for f in src/*; do cat $f; done", "wc list", "sort list", "find src -name '*.go' -print0 | sort -z",
 		`awk 'BEGIN{for (i in ARGV) print ARGV[i]}' a.go`, `awk '{print ARGV[1]}' a.go`, `awk 'BEGIN{ARGV[1]=""}1' a.go`,
 		`printf '#include <stdio.h>\n#include <sys/types.h>\nint main(){}' | gcc -x c -c -o o -`, "gcc -o o x.c", "echo nop | as -o o -", "lynx -dump a.html", "octave x.m",
 	})

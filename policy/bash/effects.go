@@ -119,6 +119,25 @@ func (a *analyzer) effect(st *state, e Effect) {
 		e.Path = publicText(p)
 		a.addEffect(e)
 	}
+	if e.Glob && !e.NoFollow && a.links > 0 {
+		a.linksMatching(st, raw, e)
+	}
+}
+
+// linksMatching adds what an effect on a pattern does through links that the script
+// made and the pattern matches.
+func (a *analyzer) linksMatching(st *state, pattern string, e Effect) {
+	e.Glob = false
+	for _, name := range a.madeMatching(st, pattern) {
+		for _, d := range st.dirs {
+			if p := absolute(d, name); !a.spend(1) {
+				if to := a.resolve(p, true); to != p {
+					e.Path = publicText(to)
+					a.addEffect(e)
+				}
+			}
+		}
+	}
 }
 
 // leavesUnknown reports a path that goes up (..) behind a component that is not
