@@ -31,7 +31,9 @@ func TestDocker(t *testing.T) {
 	}
 	t.Run("first process", func(t *testing.T) { dockerFirst(t, e) })
 	t.Run("hardened", func(t *testing.T) { dockerHardened(t, e) })
-	t.Run("doctor", func(t *testing.T) { dockerDoctor(t, e) })
+	// S015: namespaces fail in a container, and the rest works and is named. That
+	// commands run there is tested above.
+	t.Run("case S015 doctor", func(t *testing.T) { dockerDoctor(t, e) })
 }
 
 func (b box) with(t *testing.T) box { b.t = t; return b }

@@ -17,7 +17,7 @@ func permissionsCommand(p *program) *cli.Command {
 	scope := &cli.StringFlag{Name: "scope", Value: "user", Usage: "where the rule is kept: `SCOPE` user, project or local"}
 	workspace := &cli.StringFlag{Name: "workspace", Usage: "the project `DIR`", TakesFile: true}
 	return &cli.Command{
-		UsageText: examples("sbx permissions list", "sbx permissions add allow 'run_bash(go test *)'", "sbx permissions rm allow 'run_bash(go test *)'"),
+		UsageText: examples("sbx permissions list", "sbx permissions add allow 'run_bash(go test *)'", "sbx permissions rm allow 'run_bash(go test *)'", "sbx permissions usage --unused"),
 		Subcommands: []*cli.Command{
 			{Name: "list", Usage: "list the rules in force, strongest source first", Flags: append([]cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}}, policyFlags()...), Action: p.permissionsList},
 			{Name: "add", Usage: "keep rules", ArgsUsage: "deny|ask|allow RULE...", Action: p.permissionsAdd,
@@ -26,6 +26,10 @@ func permissionsCommand(p *program) *cli.Command {
 			{Name: "rm", Usage: "remove rules", ArgsUsage: "deny|ask|allow RULE...", Action: p.permissionsRemove, Flags: []cli.Flag{scope, workspace}},
 			{Name: "recent", Usage: "list what the daemon decided lately", Action: p.permissionsRecent, Flags: []cli.Flag{
 				&cli.IntFlag{Name: "limit", Value: 20, Usage: "at most `N` decisions"}, &cli.BoolFlag{Name: "json", Usage: "print one JSON object for each"}, socketFlag()}},
+			{Name: "usage", Usage: "count how often each rule in force decided, by the daemon's audit log", Action: p.permissionsUsage,
+				Flags: append([]cli.Flag{&cli.BoolFlag{Name: "unused", Usage: "only the rules that decided nothing"},
+					&cli.StringFlag{Name: "since", Value: "720h", Usage: "count from `TIME` on: 24h, or a date"},
+					&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}, socketFlag()}, policyFlags()...)},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() == 0 {
