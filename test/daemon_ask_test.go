@@ -170,3 +170,48 @@ func TestQuestionsAreAnsweredFromAnywhere(t *testing.T) {
 		t.Errorf("%d calls ended well, want 2: %s", n, fmt.Sprint(rows))
 	}
 }
+
+// The watcher goes through the modes of the session that asks, with Shift+Tab or m;
+// bypassPermissions is among them only where it was enabled at the start.
+func TestWatcherCyclesTheModes(t *testing.T) {
+	d := startDaemon(t, os.Getuid())
+	mode := func(id string) string {
+		text, _ := d.get("/api/chat/sessions/" + id)
+		return strings.Join(regexp.MustCompile(`"mode":"(\w+)"`).FindStringSubmatch(text)[1:], "")
+	}
+	plain, bypass := d.newSession(nil), d.newSession(map[string]any{"mode": "bypassPermissions"})
+	if _, code := d.request("PUT", "/api/chat/sessions/"+bypass+"/permissions/mode", `{"mode":"default"}`); code != 200 {
+		t.Fatal(code)
+	}
+	for id, want := range map[string][]string{
+		plain:  {"acceptEdits", "plan", "default", "acceptEdits"},
+		bypass: {"acceptEdits", "plan", "bypassPermissions", "default"},
+	} {
+		watcher := atTerminal(t, d.toDaemon(d, "approvals", "--watch"))
+		watcher.await("waiting for questions")
+		done := make(chan result, 1)
+		go func() { done <- d.sbxTo(d, "exec", "--quiet", "--no-ask", "--session", id, "--", "rm", "victim-"+id) }()
+		for i, next := range want {
+			watcher.await("allow it?")
+			watcher.seen.Reset()
+			key := "\x1b[Z"
+			if i%2 == 1 {
+				key = "m\n"
+			}
+			watcher.term.WriteString(key)
+			watcher.await("the session is in mode " + next)
+			if got := mode(id); got != next {
+				t.Errorf("step %d: mode %s, want %s", i, got, next)
+			}
+		}
+		watcher.await("allow it?")
+		watcher.term.WriteString("n\n")
+		if r := <-done; r.Code != 126 {
+			t.Errorf("%+v", r)
+		}
+		watcher.term.Write([]byte{3})
+		if code := watcher.ends(); code != 130 {
+			t.Errorf("Ctrl-C: exit %d, %s", code, watcher.seen.String())
+		}
+	}
+}

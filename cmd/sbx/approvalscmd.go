@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
 	"sandboxd/cmd/sandboxd/api"
@@ -144,15 +146,27 @@ func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 		return misuse("sbx approvals --watch --json writes events for a program", "--watch needs a terminal: %v", err)
 	}
 	defer tty.Close()
+	restore, err := endLinesAtShiftTab(tty)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	w := &watcher{p: p, cl: cl, tty: tty, changed: make(chan struct{}, 1)}
-	ctx, cancel := context.WithCancel(c.Context)
+	// Caught, so that the terminal gets its settings back.
+	ctx, cancel := signal.NotifyContext(c.Context, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer cancel()
 	var asking sync.WaitGroup
 	asking.Go(func() { w.ask(ctx) })
 	err = cl.Events(ctx, "/api/approvals/watch", 0, w.event)
+	if ctx.Err() != nil {
+		err = exitStatus(128 + int(unix.SIGINT))
+	}
 	cancel()
 	_ = tty.SetReadDeadline(time.Unix(1, 0))
 	asking.Wait()
+	if _, ok := errors.AsType[exitStatus](err); ok {
+		return err
+	}
 	if err == nil {
 		err = api.ErrCut
 	}
@@ -165,7 +179,7 @@ func (w *watcher) event(kind string, data []byte) error {
 	defer w.mu.Unlock()
 	switch kind {
 	case api.EventOpen: // from here on questions wait for who is here
-		fmt.Fprintln(w.tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode")
+		fmt.Fprintln(w.tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode, m or Shift+Tab to the next")
 	case "question":
 		var q agentloop.PendingQuestion
 		if err := json.Unmarshal(data, &q); err != nil {
@@ -241,7 +255,16 @@ func (w *watcher) ask(ctx context.Context) {
 func (w *watcher) obey(ctx context.Context, q agentloop.PendingQuestion, word string) {
 	verb, rest, _ := strings.Cut(word, " ")
 	switch verb {
-	case "m":
+	case shiftTab, "m":
+		if verb == shiftTab || rest == "" {
+			mode, err := cycleMode(ctx, w.cl, q.Session)
+			if err != nil {
+				fmt.Fprintf(w.tty, "sbx: error: %s\n", oneLine(err.Error()))
+				return
+			}
+			fmt.Fprintf(w.tty, "\nsbx: the session is in mode %s\n", mode)
+			return
+		}
 		err := w.cl.Put(ctx, sessionPath(q.Session, "/permissions/mode"), api.ModeRequest{Mode: strings.TrimSpace(rest)}, nil)
 		if err != nil {
 			fmt.Fprintf(w.tty, "sbx: error: %s\n", oneLine(err.Error()))
@@ -252,7 +275,7 @@ func (w *watcher) obey(ctx context.Context, q agentloop.PendingQuestion, word st
 		return
 	case "y", "yes", "n", "no", "a", "p", "u":
 	default:
-		fmt.Fprintln(w.tty, "sbx: y, n, a, p, u, s or m MODE")
+		fmt.Fprintln(w.tty, "sbx: y, n, a, p, u, s, m or m MODE")
 		return
 	}
 	text, err := settle(ctx, w.cl, q.ID, answerWord(verb, q.AlwaysRule != ""))
