@@ -275,3 +275,36 @@ func BenchmarkDispatch(b *testing.B) {
 		}
 	})
 }
+
+// fixedScore is a classifier that always gives the same answer.
+type fixedScore float64
+
+func (f fixedScore) Classify(context.Context, policy.ClassifierInput) (float64, error) {
+	return float64(f), nil
+}
+
+// TestScoreIsInTheAudit is row 159: what the classifier said is kept with the
+// decision it made.
+func TestScoreIsInTheAudit(t *testing.T) {
+	for _, tt := range []struct {
+		score float64
+		want  policy.Verdict
+		text  string
+	}{{0.93, policy.Allow, `"score":0.93`}, {0.07, policy.Deny, `"score":0.07`}} {
+		w := newWorld(t, func(in *PolicyInForce) {
+			in.Config.Mode, in.Config.Classifier = policy.ModeAuto, fixedScore(tt.score)
+		})
+		res := w.d.Dispatch(t.Context(), w.s, ToolCall{Call: policy.BashCall("./deploy x", w.host.Cwd)})
+		if res.Decision.Verdict != tt.want {
+			t.Fatalf("score %v: %v by %v", tt.score, res.Decision.Verdict, res.Decision.Reason)
+		}
+		for _, row := range w.log.rows {
+			if !strings.Contains(string(row.Reason), tt.text) || !strings.Contains(string(row.Reason), `"type":"classifier"`) {
+				t.Errorf("a row with status %s has the reason %s, want %s", row.Status, row.Reason, tt.text)
+			}
+		}
+		if len(w.log.rows) == 0 {
+			t.Errorf("score %v: no row", tt.score)
+		}
+	}
+}

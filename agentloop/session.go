@@ -200,7 +200,13 @@ func (s *Session) complete(cfg *policy.Config, own *HookRegistry) {
 // rule is a rule of the session as the engine takes it.
 func (r SessionRule) rule() (policy.Rule, error) {
 	kind, err := policy.ParseKind(r.Kind)
-	return policy.Rule{Kind: kind, Pattern: r.Pattern, Source: policy.Source{Kind: policy.SourceSession}}, err
+	rule := policy.Rule{Kind: kind, Pattern: r.Pattern, Source: policy.Source{Kind: policy.SourceSession}}
+	if kind == policy.AskRule {
+		rule.Message = r.Reason
+	} else {
+		rule.Reason = r.Reason
+	}
+	return rule, err
 }
 
 // ownThreadHook runs a hook on a thread with the daemon's own rights: a decision
@@ -294,8 +300,13 @@ var errNoEngine = errors.New("this session takes no rules")
 // AddRule adds a rule to this session alone, for every call that has not
 // started. by is kept beside it: "uid 1000". The error is a *policy.RuleError.
 func (s *Session) AddRule(kind policy.Kind, pattern, by string) error {
+	return s.AddRuleFor(kind, pattern, "", by)
+}
+
+// AddRuleFor is AddRule with a reason that is told when the rule denies or asks.
+func (s *Session) AddRuleFor(kind policy.Kind, pattern, reason, by string) error {
 	s.mu.Lock()
-	if err := s.addRule(kind, pattern, by); err != nil {
+	if err := s.addRule(kind, pattern, reason, by); err != nil {
 		s.mu.Unlock()
 		return err
 	}
@@ -304,14 +315,14 @@ func (s *Session) AddRule(kind policy.Kind, pattern, by string) error {
 	return s.keep()
 }
 
-func (s *Session) addRule(kind policy.Kind, pattern, by string) error {
+func (s *Session) addRule(kind policy.Kind, pattern, reason, by string) error {
 	if s.engine == nil {
 		return errNoEngine
 	}
 	if len(s.own) >= maxOwnRules {
 		return ErrTooManyRules
 	}
-	own := SessionRule{Kind: kind.String(), Pattern: pattern, Added: s.parts.now().UTC(), By: by}
+	own := SessionRule{Kind: kind.String(), Pattern: pattern, Reason: reason, Added: s.parts.now().UTC(), By: by}
 	if slices.ContainsFunc(s.own, func(r SessionRule) bool { return r.Kind == own.Kind && r.Pattern == own.Pattern }) {
 		return nil
 	}

@@ -51,9 +51,11 @@ type SessionState struct {
 
 // SessionRule is a rule added to one session.
 type SessionRule struct {
-	Kind    string    `json:"kind"` // deny, ask or allow
-	Pattern string    `json:"rule"`
-	Added   time.Time `json:"added"`
+	Kind    string `json:"kind"` // deny, ask or allow
+	Pattern string `json:"rule"`
+	// Reason is told when the rule denies or asks.
+	Reason string    `json:"reason,omitempty"`
+	Added  time.Time `json:"added"`
 	// By is who added it: "uid 1000", "answer to QUESTION".
 	By string `json:"by,omitempty"`
 }

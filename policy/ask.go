@@ -92,6 +92,7 @@ func (r *run) person(ctx context.Context, why Reason, classifier <-chan classifi
 		r.settle(Ask, why)
 		return
 	}
+	r.asked = why
 	askers := r.askers()
 	if len(askers) == 0 {
 		r.deny(HeadlessReason{Asked: why})
@@ -129,7 +130,7 @@ func (r *run) await(ctx, work context.Context, stop func(), answers <-chan answe
 			failed = got.err
 			if *left == 0 && work.Err() == nil {
 				r.trace.note("nobody could answer: " + failed.Error())
-				r.deny(HeadlessReason{Asked: DefaultReason{Text: failed.Error()}})
+				r.deny(HeadlessReason{Asked: r.asked, Failed: failed.Error()})
 				return
 			}
 			if *left == 0 {
@@ -166,7 +167,7 @@ func (r *run) expired(ctx context.Context) {
 		r.deny(SafetyReason{Check: "cancelled", Text: err.Error()})
 		return
 	}
-	r.deny(TimeoutReason{})
+	r.deny(TimeoutReason{Asked: r.asked})
 }
 
 func (r *run) deny(why Reason) {
@@ -179,7 +180,7 @@ func (r *run) answer(a Answer) {
 	if a.Verdict == Allow {
 		v = Allow
 	}
-	why := UserReason{Temporary: !a.Always, By: a.By}
+	why := UserReason{Temporary: !a.Always, By: a.By, Asked: r.asked}
 	if a.Always {
 		r.ruleToSave = a.Rule
 	}

@@ -62,6 +62,7 @@ type run struct {
 	gitStarts  map[string]gitStarts
 	verdict    Verdict
 	reason     Reason
+	asked      Reason // why a person was asked
 	ruleToSave string
 }
 

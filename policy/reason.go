@@ -36,21 +36,25 @@ type (
 	// ClassifierReason keeps the score, 0 to 1.
 	ClassifierReason struct{ Score float64 }
 	// UserReason: a person answered. Temporary is false when the answer became
-	// a rule.
+	// a rule. Asked is why it was asked.
 	UserReason struct {
 		Temporary bool
 		By        string
+		Asked     Reason
 	}
 	// SafetyReason names a built-in check.
 	SafetyReason struct{ Check, Text string }
 	// ConfinedReason: every effect is inside the grant and confinement is
 	// complete (setting confined = "allow").
 	ConfinedReason struct{}
-	// TimeoutReason: nobody answered in time.
-	TimeoutReason struct{}
+	// TimeoutReason: nobody answered in time. Asked is why it was asked.
+	TimeoutReason struct{ Asked Reason }
 	// HeadlessReason: there is nobody to ask. Asked is why a question would
-	// have been asked.
-	HeadlessReason struct{ Asked Reason }
+	// have been asked, Failed why those who could answer did not.
+	HeadlessReason struct {
+		Asked  Reason
+		Failed string
+	}
 	// DefaultReason: nothing matched.
 	DefaultReason struct{ Text string }
 )
@@ -104,6 +108,9 @@ func (r SafetyReason) String() string { return withText("safety check "+r.Check,
 func (ConfinedReason) String() string { return "confined: every effect is inside the grant" }
 func (TimeoutReason) String() string  { return "nobody answered in time" }
 func (r HeadlessReason) String() string {
+	if r.Failed != "" {
+		return "there is nobody to ask (" + r.Failed + ")"
+	}
 	if r.Asked == nil {
 		return "there is nobody to ask"
 	}
@@ -140,6 +147,8 @@ type wireReason struct {
 	By        string   `json:"by,omitempty"`
 	Check     string   `json:"check,omitempty"`
 	Text      string   `json:"text,omitempty"`
+	// Asked is why a question was put.
+	Asked *wireReason `json:"asked,omitempty"`
 }
 
 // ReasonJSON encodes r as {"type":…} with the fields of its case. A nil reason,
@@ -158,19 +167,29 @@ func wire(r Reason) wireReason {
 	case ClassifierReason:
 		return wireReason{Type: r.Type(), Score: &r.Score}
 	case UserReason:
-		return wireReason{Type: r.Type(), Temporary: &r.Temporary, By: r.By}
+		return wireReason{Type: r.Type(), Temporary: &r.Temporary, By: r.By, Asked: wireAsked(r.Asked)}
 	case SafetyReason:
 		return wireReason{Type: r.Type(), Check: r.Check, Text: r.Text}
 	case HeadlessReason:
-		w := wireReason{Type: r.Type()}
-		if r.Asked != nil {
+		w := wireReason{Type: r.Type(), Text: r.Failed, Asked: wireAsked(r.Asked)}
+		if r.Asked != nil && r.Failed == "" {
 			w.Text = r.Asked.String()
 		}
 		return w
+	case TimeoutReason:
+		return wireReason{Type: r.Type(), Asked: wireAsked(r.Asked)}
 	case DefaultReason:
 		return wireReason{Type: r.Type(), Text: r.Text}
-	case ConfinedReason, TimeoutReason:
+	case ConfinedReason:
 		return wireReason{Type: r.Type()}
 	}
 	return wireReason{Type: "safety", Check: "internal", Text: "bug: a decision without a reason"}
+}
+
+func wireAsked(r Reason) *wireReason {
+	if r == nil {
+		return nil
+	}
+	w := wire(r)
+	return &w
 }

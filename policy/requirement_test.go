@@ -323,7 +323,7 @@ func TestReasonVariantsOfDecisions(t *testing.T) {
 		{func(c *Config) { c.Mode, c.Bypass.EnabledAtStart = ModeBypass, true }, `{"type":"mode","mode":"bypassPermissions"}`},
 		{func(c *Config) { c.Hooks = []Hook{&hook{name: "guard", result: HookResult{Reason: "no"}}} }, `{"type":"hook","name":"guard","text":"no"}`},
 		{func(c *Config) { c.Mode, c.Classifier = ModeAuto, &scores{list: []float64{0.9}} }, `{"type":"classifier","score":0.9}`},
-		{func(c *Config) { c.Askers = []Asker{&asker{answer: Answer{Verdict: Allow, By: "me"}}} }, `{"type":"user","temporary":true,"by":"me"}`},
+		{func(c *Config) { c.Askers = []Asker{&asker{answer: Answer{Verdict: Allow, By: "me"}}} }, `{"type":"user","temporary":true,"by":"me","asked":{"type":"default"}}`},
 	} {
 		c := cfg
 		tt.change(&c)

@@ -60,13 +60,16 @@ func TestRuleUsage(t *testing.T) {
 	d := startDaemon(t, os.Getuid())
 	s := d.scene
 	policy := filepath.Join(s.Out, "policy.toml")
-	s.file(policy, "[rules]\ndeny = [\"run_bash(git push *)\"]\nask = [\"run_bash(make *)\"]\nallow = [\"run_bash(true *)\"]\n")
+	s.file(policy, "[rules]\ndeny = [\"run_bash(git push *)\"]\nask = [\"run_bash(make *)\"]\nallow = [\"run_bash(true *)\", \"run_bash(ninja *)\"]\n")
 	s.must(os.Chmod(policy, 0o644))
 	flags := []string{"exec", "--quiet", "--policy", policy, "--workspace", s.Work, "--"}
 	for range 3 {
 		if r := s.sbxTo(d, append(slices.Clone(flags), "git", "push", "x")...); r.Code != 126 {
 			t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 		}
+	}
+	if r := s.sbxTo(d, append(slices.Clone(flags), "make", "x")...); r.Code != 126 {
+		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 	}
 	if r := s.sbxTo(d, append(slices.Clone(flags), "true", "x")...); r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
@@ -89,11 +92,11 @@ func TestRuleUsage(t *testing.T) {
 			t.Errorf("%s decided %d calls, the last at %q", u.Rule, u.Count, u.Last)
 		}
 	}
-	if counts["run_bash(git push *)"] != 3 || counts["run_bash(true *)"] != 1 || counts["run_bash(make *)"] != 0 || len(counts) != 3 {
+	if counts["run_bash(git push *)"] != 3 || counts["run_bash(true *)"] != 1 || counts["run_bash(make *)"] != 1 || counts["run_bash(ninja *)"] != 0 || len(counts) != 4 {
 		t.Errorf("counts are %v", counts)
 	}
 	unused := s.sbxTo(d, "permissions", "usage", "--unused", "--policy", policy, "--workspace", s.Work)
-	if unused.Code != 0 || !strings.Contains(unused.Stdout, "make") || strings.Contains(unused.Stdout, "push") {
+	if unused.Code != 0 || !strings.Contains(unused.Stdout, "ninja") || strings.Contains(unused.Stdout, "push") {
 		t.Errorf("unused: exit %d, %q", unused.Code, unused.Stdout)
 	}
 }

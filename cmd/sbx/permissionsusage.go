@@ -67,6 +67,8 @@ func (p *program) permissionsUsage(c *cli.Context) error {
 	return nil
 }
 
+type ruleReason struct{ Type, Kind, Pattern string }
+
 // countUses counts the decisions that each rule made. A rule that agreed with a
 // stronger one is not named in the log, and so not counted.
 func countUses(rules []policy.Rule, rows []agentloop.AuditRecord) []ruleUse {
@@ -78,8 +80,18 @@ func countUses(rules []policy.Rule, rows []agentloop.AuditRecord) []ruleUse {
 	made := map[key]*seen{}
 	calls := map[string]bool{}
 	for _, row := range rows {
-		var reason struct{ Type, Kind, Pattern string }
-		if json.Unmarshal(row.Reason, &reason) != nil || reason.Type != "rule" {
+		var why struct {
+			ruleReason
+			Asked ruleReason
+		}
+		if json.Unmarshal(row.Reason, &why) != nil {
+			continue
+		}
+		reason := why.ruleReason
+		if reason.Type != "rule" {
+			reason = why.Asked // a question that the rule put
+		}
+		if reason.Type != "rule" {
 			continue
 		}
 		// A call has a row for its decision and one for its end.

@@ -13,6 +13,7 @@ import (
 func sessionsCommand(p *program) *cli.Command {
 	object := &cli.BoolFlag{Name: "json", Usage: "print one JSON object"}
 	flags := func(own ...cli.Flag) []cli.Flag { return append(own, socketFlag()) }
+	reason := &cli.StringFlag{Name: "reason", Usage: "`TEXT` told when the rule decides"}
 	return &cli.Command{
 		UsageText: examples("sbx sessions list", "ID=$(sbx sessions new --mode plan)", "sbx exec --session \"$ID\" -- ls",
 			"sbx sessions mode ID acceptEdits", "sbx sessions rules ID", "sbx sessions close ID"),
@@ -28,8 +29,8 @@ func sessionsCommand(p *program) *cli.Command {
 			{Name: "show", Usage: "show one session", ArgsUsage: "ID", Flags: flags(), Action: p.sessionsShow},
 			{Name: "rules", Usage: "list the rules in force", ArgsUsage: "ID", Flags: flags(object), Action: p.sessionsRules},
 			{Name: "allow", Usage: "add an allow rule to this session", ArgsUsage: "ID RULE", Flags: flags(), Action: p.sessionsRule("add", "allow")},
-			{Name: "ask", Usage: "add an ask rule to this session", ArgsUsage: "ID RULE", Flags: flags(), Action: p.sessionsRule("add", "ask")},
-			{Name: "deny", Usage: "add a deny rule to this session", ArgsUsage: "ID RULE", Flags: flags(), Action: p.sessionsRule("add", "deny")},
+			{Name: "ask", Usage: "add an ask rule to this session", ArgsUsage: "ID RULE", Flags: flags(reason), Action: p.sessionsRule("add", "ask")},
+			{Name: "deny", Usage: "add a deny rule to this session", ArgsUsage: "ID RULE", Flags: flags(reason), Action: p.sessionsRule("add", "deny")},
 			{Name: "mode", Usage: "switch the mode", ArgsUsage: "ID MODE", Flags: flags(), Action: p.sessionsMode},
 			{Name: "cancel", Usage: "cancel what a session does", ArgsUsage: "ID", Flags: flags(), Action: p.sessionsCancel},
 			{Name: "close", Usage: "end a session", ArgsUsage: "ID", Flags: flags(), Action: p.sessionsClose},
@@ -139,7 +140,7 @@ func (p *program) sessionsRule(op, kind string) cli.ActionFunc {
 		}
 		cl := p.client(c)
 		defer cl.Close()
-		return daemonFailure(cl.Post(c.Context, sessionPath(id, "/permissions/rules"), api.RuleChange{Op: op, Kind: kind, Rule: rule}, nil))
+		return daemonFailure(cl.Post(c.Context, sessionPath(id, "/permissions/rules"), api.RuleChange{Op: op, Kind: kind, Rule: rule, Reason: c.String("reason")}, nil))
 	}
 }
 

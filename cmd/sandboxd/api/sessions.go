@@ -171,7 +171,7 @@ func rulesOf(one *agentloop.Session, changed bool) RuleList {
 	out := RuleList{Rules: []Rule{}, Changed: changed}
 	for _, r := range one.Rules() {
 		out.Rules = append(out.Rules, Rule{Kind: r.Kind.String(), Rule: r.Pattern, Source: r.Source.Kind.String(),
-			File: r.Source.File, Line: r.Source.Line, Reason: r.Reason})
+			File: r.Source.File, Line: r.Source.Line, Reason: r.Reason + r.Message})
 	}
 	return out
 }
@@ -190,6 +190,8 @@ type RuleChange struct {
 	Op   string `json:"op"`   // add or remove
 	Kind string `json:"kind"` // deny, ask or allow
 	Rule string `json:"rule"`
+	// Reason is told when the rule denies or asks.
+	Reason string `json:"reason,omitempty"`
 }
 
 func (s *Server) changeRule(w http.ResponseWriter, r *http.Request) error {
@@ -208,7 +210,7 @@ func (s *Server) changeRule(w http.ResponseWriter, r *http.Request) error {
 	changed := true
 	switch q.Op {
 	case "add":
-		err = one.AddRule(kind, q.Rule, who(r))
+		err = one.AddRuleFor(kind, q.Rule, q.Reason, who(r))
 	case "remove":
 		changed, err = one.RemoveRule(kind, q.Rule)
 	default:
