@@ -51,6 +51,7 @@ type sessionParts struct {
 	hooks       *HookRegistry
 	runner      *exec.Runner // for hooks
 	host        exec.Host
+	ownDirs     []string // of the daemon
 	now         func() time.Time
 	// changed keeps the state of the session. Nil: it is not kept.
 	changed func(*Session) error
@@ -177,7 +178,7 @@ func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
 		return s.parts.hooks, nil
 	}
 	return s.parts.hooks.With(HookRegistryOptions{Specs: p.Hooks, Env: HookEnvironment{
-		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView}, Grant: p.Grant,
+		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView, Daemon: s.parts.ownDirs}, Grant: p.Grant,
 		Workspace: s.workspace, Mode: s.Mode, Trusts: p.TrustsHook,
 	}})
 }

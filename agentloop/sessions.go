@@ -28,6 +28,8 @@ type SessionsOptions struct {
 	// Runner and Host are for the command hooks of a policy.
 	Runner *exec.Runner
 	Host   exec.Host
+	// OwnDirs are directories of the daemon that no hook sees.
+	OwnDirs []string
 	// Confinement is how much of a run's confinement this host enforces.
 	Confinement policy.Confinement
 	Asks        *AskQueue
@@ -72,7 +74,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 }
 
 func (m *Sessions) parts() sessionParts {
-	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, now: m.o.Now}
+	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, ownDirs: m.o.OwnDirs, now: m.o.Now}
 	if m.o.Store != nil {
 		parts.changed = func(s *Session) error { return m.o.Store.SaveSession(context.Background(), s.State()) }
 	}

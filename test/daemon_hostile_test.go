@@ -77,6 +77,15 @@ func TestUsersOfOneDaemon(t *testing.T) {
 		t.Error("a directory was made with root's rights where uid 1000 may not write")
 	}
 
+	// An output that uid 1000 cannot write: its own shell refuses it, and a command
+	// that names it is refused by the kernel.
+	target := d.Home + "/out"
+	for _, script := range []string{"echo x >" + target, "cp /etc/hostname " + target, "dd of=" + target + " if=/dev/null"} {
+		if r := one.execTo(d, []string{"--json"}, "sh", "-c", script); r.Code == 0 || exists(target) {
+			t.Errorf("uid 1000: %s: %+v, there: %v", script, r, exists(target))
+		}
+	}
+
 	// Each sees its own.
 	job := strings.TrimSpace(one.execTo(d, []string{"--detach"}, "sh", "-c", "echo "+one.Token+"; sleep 60").Stdout)
 	session := strings.TrimSpace(one.sbxTo(d, "sessions", "new").Stdout)

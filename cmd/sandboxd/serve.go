@@ -192,7 +192,7 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: d.policies.load, Runner: runner, Host: host,
+	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: d.policies.load, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
 		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, SelfTest: dispatcher.SelfTest})
 	if err != nil {
 		return err
