@@ -56,14 +56,14 @@ func (b box) works(owner int) {
 			b.t.Errorf("weakened: %+v, and signals can be scoped here", g)
 		}
 	}
-	text, err := os.ReadFile(b.volume + "/work/file")
+	text, err := os.ReadFile(filepath.Join(b.volume, "work", "file"))
 	if err != nil || string(text) != "made\n" {
 		b.t.Errorf("outside the file holds %q, %v", text, err)
 	}
 }
 
 func (b box) statuses() {
-	must(b.t, os.WriteFile(b.volume+"/work/plain", []byte("no program\n"), 0o644))
+	must(b.t, os.WriteFile(filepath.Join(b.volume, "work", "plain"), []byte("no program\n"), 0o644))
 	for _, tt := range []struct {
 		want int
 		args []string
@@ -91,7 +91,7 @@ func (b box) statuses() {
 // deadline: what detached itself and ignores signals ends too, seen from outside
 // by a file that stops growing.
 func (b box) deadline() {
-	beat := b.volume + "/work/beat"
+	beat := filepath.Join(b.volume, "work", "beat")
 	const loop = `trap "" TERM HUP INT; while :; do echo x >>beat; sleep 0.05; done`
 	script := `setsid sh -c '` + loop + `' & (sh -c '` + loop + `' &); sleep 60`
 	r := b.exec(nil, "sbx", "run", "-q", "--timeout", "700ms", "--", "sh", "-c", script)
