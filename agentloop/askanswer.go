@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -212,6 +213,10 @@ func (q *AskQueue) keepAlways(ctx context.Context, w *question, scope, by string
 		}
 	}
 	out.Saved = rules
+	if reasonType(w.shown.Reason) == "hook" {
+		out.StillAsks, out.Why = true, w.shown.Why
+		return
+	}
 	if w.call.Tool == "" {
 		return // the arguments were not kept as they were
 	}
@@ -225,8 +230,12 @@ func (q *AskQueue) keepAlways(ctx context.Context, w *question, scope, by string
 }
 
 // reconsider settles the other questions of the session that the new rules
-// answer.
+// answer. Where hooks look at calls it settles none: a hook may have asked, and a
+// rule does not lift that.
 func (q *AskQueue) reconsider(ctx context.Context, from *question, by string) {
+	if from.session == nil || from.session.hookVotes.Load() {
+		return
+	}
 	q.mu.Lock()
 	var others []*question
 	for _, w := range q.pending {
@@ -260,4 +269,13 @@ func (q *AskQueue) dropSession(ctx context.Context, id string) {
 	for _, w := range open {
 		_, _ = q.settle(ctx, w, StoredAnswer{Verdict: "deny", By: "cancelled", When: q.o.Now().UTC()}, policy.Answer{Verdict: policy.Deny, By: "cancelled"})
 	}
+}
+
+// reasonType is the name of a reason's case.
+func reasonType(reason json.RawMessage) string {
+	var r struct{ Type string }
+	if json.Unmarshal(reason, &r) != nil {
+		return ""
+	}
+	return r.Type
 }

@@ -3,6 +3,7 @@ package agentloop
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,12 +22,18 @@ func withUser(uid, gid int, groups []int, f func()) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread dies here
-		if err := becomeUser(uid, gid, groups); err != nil {
+		err := becomeUser(uid, gid, groups)
+		// Whoever called has its own way to end a panic, on its own goroutine: here
+		// it would end the whole process, with the calls of everybody.
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("internal error: %v\n%s", p, debug.Stack())
+			}
 			done <- err
-			return
+		}()
+		if err == nil {
+			f()
 		}
-		f()
-		done <- nil
 	}()
 	return <-done
 }

@@ -18,6 +18,9 @@ const withheld = "[output withheld: looking for secrets in it failed]"
 // Name implements [Hook].
 func (h RedactionHook) Name() string { return "redaction" }
 
+func (h RedactionHook) event() string           { return EventPostToolUse }
+func (h RedactionHook) concerns(HookEvent) bool { return true }
+
 // Handle implements [Hook]. It does not fail: without masking there is no output.
 func (h RedactionHook) Handle(_ context.Context, e HookEvent) (out HookOutcome, _ error) {
 	if e.Event != EventPostToolUse {

@@ -33,10 +33,12 @@ type Session struct {
 
 	keeping sync.Mutex // held while the Store is told of the session
 
-	mu        sync.Mutex
-	force     PolicyInForce
-	engine    *policy.Engine
-	own       []SessionRule
+	mu     sync.Mutex
+	force  PolicyInForce
+	engine *policy.Engine
+	own    []SessionRule
+	// hookVotes: hooks look at calls before they are decided, and may ask.
+	hookVotes atomic.Bool
 	mode      string // set by SetMode; empty: the policy's
 	calls     map[string]*liveCall
 	cancelled bool
@@ -192,6 +194,7 @@ func (s *Session) complete(cfg *policy.Config, own *HookRegistry) {
 	for _, h := range own.PreToolUse(s) {
 		cfg.Hooks = append(cfg.Hooks, ownThreadHook{h})
 	}
+	s.hookVotes.Store(len(cfg.Hooks) > 0)
 	cfg.Askers = append(slices.Clone(cfg.Askers), own.Askers(s)...)
 	if s.parts.asks != nil {
 		cfg.Askers = append(cfg.Askers, s.parts.asks.Asker(s))
@@ -292,6 +295,9 @@ func (s *Session) OwnRules() []SessionRule {
 // maxOwnRules bounds the rules of one session: each decision looks at them.
 const maxOwnRules = 1000
 
+// maxRuleReason bounds the reason of one of them, in bytes.
+const maxRuleReason = 4096
+
 // ErrTooManyRules reports that a session has as many rules as it may have.
 var ErrTooManyRules = fmt.Errorf("a session has at most %d rules of its own", maxOwnRules)
 
@@ -322,6 +328,9 @@ func (s *Session) addRule(kind policy.Kind, pattern, reason, by string) error {
 	}
 	if len(s.own) >= maxOwnRules {
 		return ErrTooManyRules
+	}
+	if len(reason) > maxRuleReason {
+		return fmt.Errorf("the reason has %d bytes, at most %d are kept", len(reason), maxRuleReason)
 	}
 	own := SessionRule{Kind: kind.String(), Pattern: pattern, Reason: reason, Added: s.parts.now().UTC(), By: by}
 	if slices.ContainsFunc(s.own, func(r SessionRule) bool { return r.Kind == own.Kind && r.Pattern == own.Pattern }) {

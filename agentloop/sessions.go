@@ -94,6 +94,7 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 	}
 	m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"})
 	if err := s.keep(); err != nil {
+		m.o.Hooks.DropSession(s)
 		m.forget(peer.UID(), "")
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (m *Sessions) forget(uid int, id string) {
 }
 
 // start makes a session with everything that can fail. kept is nil for a new one.
-func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionRequest, kept *SessionState) (*Session, error) {
+func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionRequest, kept *SessionState) (made *Session, err error) {
 	if r.Cwd != "" {
 		peer.Caller.Cwd = r.Cwd
 	}
@@ -142,6 +143,11 @@ func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionReq
 	}
 	r.Cwd, r.Environ = peer.Caller.Cwd, peer.Caller.Environ
 	s := newSession(id, peer, r, m.parts())
+	defer func() {
+		if err != nil {
+			m.o.Hooks.DropSession(s)
+		}
+	}()
 	if kept != nil {
 		s.created, s.own = kept.Created, slices.Clone(kept.Rules)
 	}

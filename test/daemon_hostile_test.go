@@ -286,3 +286,39 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 		t.Errorf("closed after %v with %q, want about 10 s", took, answer)
 	}
 }
+
+// TestAdminGroupDoesNotAct: members see and answer for all, and run nothing in a
+// session of another user, as whom it would run.
+func TestAdminGroupDoesNotAct(t *testing.T) {
+	require.Root(t, "to play a daemon that serves others")
+	d := startDaemon(t, 0, "--group", strconv.Itoa(daemonGID), "--admin-group", strconv.Itoa(daemonGID))
+	admin := d.as(1000)
+	session := strings.TrimSpace(d.sbxTo(d, "sessions", "new", "--workspace", d.Work).Stdout)
+	if r := admin.sbxTo(d, "sessions", "list"); !strings.Contains(r.Stdout, session) {
+		t.Fatalf("the admin group does not see root's session %q: %+v", session, r)
+	}
+	for _, args := range [][]string{
+		{"exec", "--session", session, "--", "touch", "acted"},
+		{"exec", "--detach", "--session", session, "--", "touch", "acted"},
+		{"sessions", "allow", session, "run_bash(touch *)"},
+		{"sessions", "mode", session, "acceptEdits"},
+	} {
+		if r := admin.sbxTo(d, args...); r.Code == 0 || !strings.Contains(r.Stderr, "uid 0") {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+	if _, err := os.Lstat(d.Work + "/acted"); err == nil {
+		t.Error("a command ran as root")
+	}
+	if r := d.sbxTo(d, "sessions", "rules", session); strings.Contains(r.Stdout, "touch") {
+		t.Errorf("a rule was added: %s", r.Stdout)
+	}
+	// Its own session works, and so does root's for root.
+	own := strings.TrimSpace(admin.sbxTo(d, "sessions", "new", "--workspace", admin.Work).Stdout)
+	if r := admin.sbxTo(d, "exec", "--session", own, "--", "id", "-u"); r.Stdout != "1000\n" {
+		t.Errorf("in its own session: %+v", r)
+	}
+	if r := d.sbxTo(d, "exec", "--session", session, "--", "id", "-u"); r.Stdout != "0\n" {
+		t.Errorf("root in its own session: %+v", r)
+	}
+}

@@ -42,6 +42,9 @@ func (s *Server) prepare(ctx context.Context, peer agentloop.Peer, q ExecRequest
 		if c.session, err = s.o.Sessions.Get(q.Session, peer); err != nil {
 			return nil, sessionFault(err)
 		}
+		if err := mayAct(c.session, peer); err != nil {
+			return nil, err
+		}
 	} else if c.session, c.done, err = s.execs.take(ctx, c.peer, q); err != nil {
 		return nil, sessionFault(err)
 	}

@@ -96,6 +96,24 @@ func (s *Server) session(r *http.Request) (*agentloop.Session, error) {
 	return one, nil
 }
 
+// mayAct reports who may run calls in a session, and change what it allows: its
+// own user, as whom the calls run, and root. The admin group sees and answers.
+func mayAct(one *agentloop.Session, peer agentloop.Peer) error {
+	if uid := one.Peer().UID(); peer.UID() != 0 && peer.UID() != uid {
+		return fault(CodeForbidden, "see and answer its questions, or make a session of your own", "the session is uid %d's, and its calls run as that user", uid)
+	}
+	return nil
+}
+
+// ownSession is session for requests that act in it.
+func (s *Server) ownSession(r *http.Request) (*agentloop.Session, error) {
+	one, err := s.session(r)
+	if err != nil {
+		return nil, err
+	}
+	return one, mayAct(one, peerOf(r))
+}
+
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	one, err := s.session(r)
 	if err != nil {
@@ -199,7 +217,7 @@ func (s *Server) changeRule(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	one, err := s.session(r)
+	one, err := s.ownSession(r)
 	if err != nil {
 		return err
 	}
@@ -239,7 +257,7 @@ func (s *Server) setMode(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	one, err := s.session(r)
+	one, err := s.ownSession(r)
 	if err != nil {
 		return err
 	}
