@@ -88,9 +88,9 @@ func (s *fileState) child(name string) *fileState {
 	return s.Children[name]
 }
 
-// todo reports a rebase in progress that will run commands when it goes on. An
+// openRebase reports a rebase in progress that will run commands when it goes on. An
 // honest "rebase --exec" leaves one too, so it is not undone.
-func (r *repoPass) todo() {
+func (r *repoPass) openRebase() {
 	dir, base, err := openParent(r.dir, "rebase-merge/git-rebase-todo")
 	if err != nil {
 		return

@@ -111,7 +111,7 @@ func (p *guardPass) judgeRepo(dir int, full string) {
 	r.attributes()
 	r.commondir()
 	r.hooksEntry()
-	r.todo()
+	r.openRebase()
 	// What could not be undone must not be known as harmless next time.
 	if len(p.repos) < guardIndexRepos && p.failures == failures {
 		p.repos[full] = takeRepoAt(dir, nil)

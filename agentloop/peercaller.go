@@ -13,17 +13,8 @@ func ClientCaller(uid, gid int, groups []int, cwd string, environ []string) (Cal
 	if !filepath.IsAbs(cwd) {
 		return Caller{}, nil, fmt.Errorf("the directory %q is not absolute", cwd)
 	}
-	c := Caller{Environ: environ, UID: uid, GID: gid, Groups: groups, Cwd: filepath.Clean(cwd)}
-	c.Home = lookupEnv(environ, "HOME")
-	if c.Home == "" {
-		if a, ok := accountOf(uid); ok {
-			c.Home = a.home
-		}
-	}
-	if !filepath.IsAbs(c.Home) {
-		c.Home = ""
-	}
-	c.ConfigDir = ownDir(environ, "XDG_CONFIG_HOME", c.Home, ".config")
+	c := CallerOf(uid, gid, groups, environ)
+	c.Cwd = filepath.Clean(cwd)
 	var warnings []string
 	err := AsUser(c, func() {
 		if real, err := filepath.EvalSymlinks(c.Cwd); err == nil {
