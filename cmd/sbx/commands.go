@@ -109,13 +109,20 @@ func noCommand(c *cli.Context) error {
 	return misuse(hint, "unknown command %q", name)
 }
 
+// commandPath is what was typed up to the command itself: sbx sessions deny.
+func commandPath(c *cli.Context) string {
+	path := ""
+	for _, at := range c.Lineage() {
+		if at.Command != nil && at.Command.Name != "" && at.Command.Name != "sbx" {
+			path = " " + at.Command.Name + path
+		}
+	}
+	return "sbx" + path
+}
+
 // usageError turns the flag parser's words into ours.
 func usageError(c *cli.Context, err error, _ bool) error {
-	name := "sbx"
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "sbx" {
-		name = "sbx " + c.Command.Name
-	}
-	hint := name + " --help lists the flags"
+	hint := commandPath(c) + " --help lists the flags"
 	text := err.Error()
 	if flag, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 		flag = strings.TrimLeft(flag, "-")
