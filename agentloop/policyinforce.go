@@ -30,6 +30,8 @@ type PolicyInForce struct {
 	// ManagedLimits are the limits of the managed policy, which no call exceeds.
 	ManagedLimits policy.GrantLimits
 	Hooks         []HookSpec
+	// Agent is the table [agent].
+	Agent AgentConfig
 	// TrustsHook reports whether a person trusted exactly this content of a file
 	// that a hook of a checkout starts. Nil trusts nothing.
 	TrustsHook func(path string, content []byte) bool

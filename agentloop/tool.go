@@ -29,6 +29,8 @@ type Traits struct {
 	// ReadOnly calls change nothing outside the session. The sandbox holds them
 	// to it.
 	ReadOnly bool
+	// SiblingAbort: when the call fails, those that run beside it are ended.
+	SiblingAbort bool
 	// Harmless calls destroy nothing that could not be had back.
 	Harmless  bool
 	Interrupt Interrupt
@@ -72,6 +74,9 @@ type ToolRun struct {
 
 // output is what became of the streams of the last command.
 type output struct{ stdout, stderr string }
+
+// Agent is the loop that the call belongs to; nil for a call of another face.
+func (r *ToolRun) Agent() *Agent { return r.Call.Loop }
 
 // Note adds a fact that people must be told.
 func (r *ToolRun) Note(format string, args ...any) {

@@ -18,6 +18,8 @@ type ToolCall struct {
 	// [policy.ArgvCall]; empty means what the tool makes of the arguments.
 	Argv []string
 	IO   CallIO
+	// Loop is the agent that makes the call, if one does.
+	Loop *Agent
 	// Limits tighten or replace those of the policy; zero fields leave them.
 	Limits policy.GrantLimits
 	// Attended: a person waits for it, as in sbx exec. It may take as long as it

@@ -1,0 +1,74 @@
+package agentloop
+
+import "time"
+
+// AgentConfig is the table [agent] of a policy: the model and the limits of a
+// loop. Zero fields mean the defaults of [AgentLimits.OrDefault].
+type AgentConfig struct {
+	// Provider is anthropic, openai, openai-responses or scripted. Empty: the one
+	// whose key is in the environment.
+	Provider string
+	Model    string
+	// BaseURL replaces the provider's address. From a checkout it counts only once
+	// a person trusted the file, as does KeyEnv: they say who gets the key.
+	BaseURL string
+	// KeyEnv names the variable that holds the key.
+	KeyEnv string
+	// Script is the file of the scripted provider.
+	Script string
+	// Prices by model; they add to the built-in table.
+	Prices map[string]Price
+	// Classifier and Explainer name the models for mode auto and for risk texts;
+	// empty: Model. Explain switches the explainer on.
+	Classifier, Explainer string
+	Explain               bool
+	Limits                AgentLimits
+}
+
+// AgentLimits bound a turn. The zero value means the defaults.
+type AgentLimits struct {
+	MaxSteps  int           // 8; the last one is answered without tools
+	SoftLimit int64         // 32,000 tokens: the model is reminded
+	HardLimit int64         // 40,000 tokens: compaction, else the end
+	Cost      float64       // US dollars of a conversation; 0: none
+	Time      time.Duration // wall clock of a turn; 0: none
+	// MaxOutput is how many characters of a result the model gets: 4,000. The
+	// whole goes to a file.
+	MaxOutput int
+	// MaxAnswer bounds the tokens of one answer: 8,192.
+	MaxAnswer int
+	// Denials in a row and in total end a turn: 3 and 20.
+	DenialsInARow, DenialsTotal int
+	// Repeats of one call in a row from which on it is not run: 3.
+	Repeats int
+	// Stale is how many steps in a row without anything new end a turn: 4.
+	Stale int
+	// Parallel bounds the calls of a batch that run at once: 8.
+	Parallel int
+	// Depth and Spawns bound sub-agents: 3 levels, 16 in one turn.
+	Depth, Spawns int
+}
+
+// OrDefault fills in the defaults, which are those of the design documents where
+// they have one (requirements 132 to 142).
+func (l AgentLimits) OrDefault() AgentLimits {
+	fill(&l.MaxSteps, 8)
+	fill(&l.SoftLimit, 32_000)
+	fill(&l.HardLimit, 40_000)
+	fill(&l.MaxOutput, 4000)
+	fill(&l.MaxAnswer, 8192)
+	fill(&l.DenialsInARow, 3)
+	fill(&l.DenialsTotal, 20)
+	fill(&l.Repeats, 3)
+	fill(&l.Stale, 4)
+	fill(&l.Parallel, 8)
+	fill(&l.Depth, 3)
+	fill(&l.Spawns, 16)
+	return l
+}
+
+func fill[T int | int64](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
