@@ -2,7 +2,9 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -31,8 +33,10 @@ type process struct {
 // use.
 type judge struct {
 	self process
-	// above are the daemon and its ancestors: what holds them holds everybody here.
-	above map[int]bool
+	// above are the daemon and its ancestors, each with the time of its start: what
+	// holds them holds everybody here. A process that took the number of one that
+	// ended started later.
+	above map[int]uint64
 }
 
 // newJudge looks at the daemon itself.
@@ -41,16 +45,47 @@ func newJudge() (*judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the daemon needs /proc, to tell who connects: %w", err)
 	}
-	j := &judge{self: self, above: map[int]bool{}}
-	for pid := os.Getpid(); pid > 0 && !j.above[pid]; {
-		j.above[pid] = true
+	j := &judge{self: self, above: map[int]uint64{}}
+	for pid := os.Getpid(); pid > 0; {
+		// The start is read before and after: it belongs to the process that was
+		// somebody's parent, not to one that took its number meanwhile.
+		start, err := startOf(pid)
+		if err != nil {
+			break
+		}
 		p, err := readProcess(pid)
 		if err != nil {
 			break
 		}
+		if again, err := startOf(pid); err != nil || again != start || start > j.start() {
+			break
+		}
+		j.above[pid] = start
 		pid = p.parent
 	}
+	if len(j.above) == 0 {
+		return nil, errors.New("the daemon needs /proc, to tell who connects: its own entry cannot be read")
+	}
 	return j, nil
+}
+
+// start is when the daemon started; no ancestor started later.
+func (j *judge) start() uint64 {
+	if start, ok := j.above[os.Getpid()]; ok {
+		return start
+	}
+	return math.MaxUint64
+}
+
+// stands reports whether pid is one of those above, and no process that got its
+// number later.
+func (j *judge) stands(pid int) bool {
+	then, ok := j.above[pid]
+	if !ok {
+		return false
+	}
+	now, err := startOf(pid)
+	return err == nil && now == then
 }
 
 // confined says why a process counts as part of a run, or "" when it is certain
@@ -94,7 +129,7 @@ const (
 // could not be read.
 func (j *judge) walkUp(pid int) (why string, known bool) {
 	for range maxAncestors {
-		if j.above[pid] {
+		if j.stands(pid) {
 			return "", true
 		}
 		p, err := readProcess(pid)
@@ -141,6 +176,23 @@ func readProcess(pid int) (process, error) {
 	}
 	p.cgroup = bytes.Contains(groups, []byte(runCgroup)) || len(groups) == len(room)
 	return p, nil
+}
+
+// startOf is when a process started, in clock ticks since the boot: the 22nd field of
+// /proc/PID/stat, see proc_pid_stat(5). The second field, the name, is in brackets and
+// may hold anything, brackets too.
+func startOf(pid int) (uint64, error) {
+	var room [4096]byte
+	text, err := readStart("/proc/"+strconv.Itoa(pid)+"/stat", room[:])
+	if err != nil {
+		return 0, err
+	}
+	rest := text[bytes.LastIndexByte(text, ')')+1:]
+	fields := bytes.Fields(rest) // from the third on
+	if len(rest) == len(text) || len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
+	}
+	return strconv.ParseUint(string(fields[19]), 10, 64)
 }
 
 // readStart reads what fits into room, with the fewest calls: each new connection

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -15,7 +16,7 @@ type credentials struct {
 	PID, UID, GID int
 	Groups        []int
 	// pidfd names the process itself, so that another one that gets its number is
-	// not taken for it. -1 where the kernel has none (before 6.5).
+	// not taken for it. -1 where the kernel has no SO_PEERPIDFD (before 6.5).
 	pidfd int
 }
 
@@ -31,12 +32,25 @@ func readCredentials(c *net.UnixConn) (credentials, error) {
 		if cred.Groups, err = peerGroups(fd); err != nil {
 			return fmt.Errorf("SO_PEERGROUPS: %w", err)
 		}
-		if pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
-			cred.pidfd = pidfd
-		}
-		return nil
+		cred.pidfd, err = peerPidfd(func() (int, error) { return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD) })
+		return err
 	})
 	return cred, err
+}
+
+// peerPidfd is the answer of SO_PEERPIDFD, or -1 from a kernel that does not know
+// the option. Any other failure refuses the connection: a peer that has ended, or a
+// daemon without a free descriptor, must not turn into a peer that is known by its
+// number alone.
+func peerPidfd(ask func() (int, error)) (int, error) {
+	pidfd, err := ask()
+	switch {
+	case errors.Is(err, unix.ENOPROTOOPT):
+		return -1, nil
+	case err != nil:
+		return -1, fmt.Errorf("SO_PEERPIDFD: %w", err)
+	}
+	return pidfd, nil
 }
 
 // peerGroups reads the supplementary groups that the peer had. The option tells
