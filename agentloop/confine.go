@@ -55,7 +55,6 @@ func (d *Dispatcher) build(p *confined, r *ToolRun, argv []string) error {
 		return errors.Join(err, report.Cleanup())
 	}
 	p.spec.Tier = r.Call.Tier
-	p.spec.OutputDir = d.outputDir(s)
 	for _, entry := range r.result.Decision.Env {
 		p.spec.Env = setEnv(p.spec.Env, entry)
 	}

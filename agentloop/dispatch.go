@@ -27,13 +27,14 @@ type DispatcherOptions struct {
 	// Tools are added to the built-in ones (run_bash, read_file, file_write), or
 	// stand in their place.
 	Tools []Tool
-	// StateDir is the daemon's own: journals of guards and whole outputs of
-	// other users' runs. Empty means the caller's, when that is this process.
+	// StateDir is the daemon's own: journals of guards of other users' runs. Empty
+	// means the caller's, when that is this process.
 	StateDir string
 	// OwnDirs are directories of the daemon that no run sees, whatever is granted.
 	OwnDirs []string
-	// KeepOutput keeps the whole of a captured output that was cut, in a file.
-	KeepOutput bool
+	// Results keeps the whole of a captured output that was cut, in a file of its
+	// user. Nil keeps none.
+	Results *ResultFiles
 	// MaxRunning bounds the calls that run at once, MaxRunningPerUID those of
 	// one user, MaxQueued those that wait, each user's in turn; of the places to
 	// wait one user may take half. Zero: no bound.
@@ -68,6 +69,9 @@ func NewDispatcher(o DispatcherOptions) (*Dispatcher, error) {
 	}
 	return d, nil
 }
+
+// Results is where large results are kept; nil: nowhere.
+func (d *Dispatcher) Results() *ResultFiles { return d.o.Results }
 
 // Names of the hops of a call in its trace; the stages of the decision stand
 // between hopPrepare and hopSchedule.

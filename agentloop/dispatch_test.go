@@ -71,7 +71,7 @@ func newWorld(t testing.TB, edit func(*PolicyInForce), more ...func(*world)) *wo
 	}
 	runner := exec.NewRunner(real)
 	runner.CacheDir = w.host.CacheDir
-	w.opts = DispatcherOptions{Runner: runner, Host: real, Audit: w.log, Metrics: NewMetrics(), KeepOutput: true}
+	w.opts = DispatcherOptions{Runner: runner, Host: real, Audit: w.log, Metrics: NewMetrics(), Results: NewResultFiles(ResultFilesOptions{})}
 	for _, f := range more {
 		f(w)
 	}

@@ -3,7 +3,6 @@ package agentloop
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -86,7 +85,12 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	d.o.Metrics.add(1, "sandboxd_launches_total")
 	home := watchHome(p.report.HomeSource)
 	began := d.o.Now()
+	var whole outputFiles
+	if d.o.Results != nil {
+		p.spec.OpenOutput = func() (exec.OutputFile, error) { return whole.open(d.o.Results, r) }
+	}
 	res, err := d.o.Runner.Run(ctx, p.spec)
+	whole.close()
 	r.result.Ran = err == nil
 	d.o.Metrics.observe("sandboxd_call_seconds", d.o.Now().Sub(began))
 	d.trace(r.result, hopRun, string(res.Outcome))
@@ -208,18 +212,11 @@ func (d *Dispatcher) finishGuard(guard *Guard, p *confined, r *ToolRun, ran bool
 	return found
 }
 
-// stateDir is where journals and outputs of a session's runs are kept. What is
+// stateDir is where journals of a session's runs are kept. What is
 // read back with the rights of root must not be writable by the user.
 func (d *Dispatcher) stateDir(s *Session) string {
 	if s.peer.Caller.UID != unix.Geteuid() {
 		return d.o.StateDir
 	}
 	return s.peer.Caller.StateDir
-}
-
-func (d *Dispatcher) outputDir(s *Session) string {
-	if dir := d.stateDir(s); dir != "" && d.o.KeepOutput {
-		return filepath.Join(dir, "outputs")
-	}
-	return ""
 }

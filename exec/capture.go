@@ -3,11 +3,7 @@ package exec
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 )
 
 // capture keeps the head and the tail of a stream, and all of it, up to a cap,
@@ -19,15 +15,15 @@ type capture struct {
 	total      int64
 	lines      int64
 
-	dir     string
-	file    *os.File
+	open    func() (OutputFile, error) // nil: no file
+	file    OutputFile
 	fileCap int64
 	written int64
-	err     error // the file could not be written
+	err     error // the file could not be made or written
 }
 
-func newCapture(keep int, fileCap int64, dir string) *capture {
-	return &capture{keep: max(keep, 2), fileCap: fileCap, dir: dir}
+func newCapture(keep int, fileCap int64, open func() (OutputFile, error)) *capture {
+	return &capture{keep: max(keep, 2), fileCap: fileCap, open: open}
 }
 
 // Write never fails.
@@ -60,19 +56,17 @@ func (c *capture) Write(b []byte) (int, error) {
 }
 
 // toFile appends to the file of the whole stream. It is made once the stream
-// outgrows what is kept, under a random name that only the owner can read.
+// outgrows what is kept.
 func (c *capture) toFile(b []byte) {
-	if c.dir == "" || c.err != nil {
+	if c.open == nil || c.err != nil {
 		return
 	}
 	if c.file == nil {
 		if c.total+int64(len(b)) <= int64(c.keep) {
 			return
 		}
-		if c.err = makeOutputDir(c.dir); c.err != nil {
-			return
-		}
-		if c.file, c.err = os.CreateTemp(c.dir, "output-*"); c.err != nil {
+		if c.file, c.err = c.open(); c.err != nil {
+			c.file = nil
 			return
 		}
 		c.toFile(c.kept()) // everything so far is still kept
@@ -97,11 +91,13 @@ func (c *capture) stream() Stream {
 	s := Stream{Bytes: c.total}
 	if c.file != nil {
 		s.File = c.file.Name()
-		if c.err == nil {
-			c.err = c.file.Close()
-		} else {
-			c.file.Close()
+		if err := c.file.Close(); c.err == nil {
+			c.err = err
 		}
+		s.FileDropped = c.total - c.written
+	}
+	if c.err != nil {
+		s.FileError = c.err.Error()
 	}
 	if c.total <= int64(len(c.head)+len(c.tail)) {
 		s.Text, s.Kept = string(c.kept()), c.total
@@ -113,6 +109,9 @@ func (c *capture) stream() Stream {
 	s.Dropped, s.Truncated = s.Bytes-s.Kept, true
 	lines := c.lines - int64(bytes.Count(head, []byte{'\n'})+bytes.Count(tail, []byte{'\n'}))
 	where := "the rest is not kept"
+	if c.err != nil {
+		where += " (" + c.err.Error() + ")"
+	}
 	if s.File != "" {
 		where = "in full: " + s.File
 		if c.written < c.total {
@@ -144,19 +143,4 @@ func trimStart(b []byte) []byte {
 		}
 	}
 	return b
-}
-
-// makeOutputDir makes a directory for output files that only its owner reads.
-func makeOutputDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("%s: not a directory of ours", filepath.Clean(dir))
-	}
-	return nil
 }

@@ -30,6 +30,10 @@ type Stream struct {
 	Truncated bool   `json:"truncated"`
 	Text      string `json:"text,omitempty"` // captured streams only
 	File      string `json:"file,omitempty"` // the whole output, up to a cap
+	// FileDropped is how much of the output File does not hold: what came after the
+	// cap. FileError says why there is no File, or not all of it.
+	FileDropped int64  `json:"file_dropped,omitempty"`
+	FileError   string `json:"file_error,omitempty"`
 	// Lost is why the rest could not be passed on: a full disk. A reader who went
 	// away is no loss, the command is told by SIGPIPE.
 	Lost error `json:"-"`

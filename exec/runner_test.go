@@ -227,7 +227,8 @@ func processes(work, arg string) string {
 
 func TestCaptureKeepsHeadAndTailAndTheWholeInAFile(t *testing.T) {
 	each(t, func(t *testing.T, s Spec, work string) {
-		s.OutputDir = filepath.Join(t.TempDir(), "state", "outputs") // made when it is needed
+		dir := t.TempDir()
+		s.OpenOutput = func() (OutputFile, error) { return os.CreateTemp(dir, "output-*") }
 		s.Limits.OutputBytes = 1000
 		got := run(t, sh(s, "seq 1 100000; seq 1 5 >&2"))
 		o := got.Stdout
@@ -248,14 +249,15 @@ func TestCaptureKeepsHeadAndTailAndTheWholeInAFile(t *testing.T) {
 
 func TestFloodIsDrainedInBoundedMemory(t *testing.T) {
 	each(t, func(t *testing.T, s Spec, work string) {
-		s.OutputDir = t.TempDir()
+		dir := t.TempDir()
+		s.OpenOutput = func() (OutputFile, error) { return os.CreateTemp(dir, "output-*") }
 		s.Limits.OutputFileBytes = 1 << 20
 		got := run(t, sh(s, "head -c 300000000 /dev/zero; head -c 300000000 /dev/zero >&2; echo END"))
 		if got.ExitCode != 0 || got.Stdout.Bytes != 300000004 || got.Stderr.Bytes != 300000000 || !strings.HasSuffix(got.Stdout.Text, "END\n") {
 			t.Errorf("%d bytes, %d bytes, exit %d", got.Stdout.Bytes, got.Stderr.Bytes, got.ExitCode)
 		}
-		if st, err := os.Stat(got.Stdout.File); err != nil || st.Size() != 1<<20 {
-			t.Errorf("the file: %v %v", st, err)
+		if st, err := os.Stat(got.Stdout.File); err != nil || st.Size() != 1<<20 || got.Stdout.FileDropped != got.Stdout.Bytes-1<<20 {
+			t.Errorf("the file: %v %v, %d bytes are not in it", st, err, got.Stdout.FileDropped)
 		}
 		var u unix.Rusage
 		unix.Getrusage(unix.RUSAGE_SELF, &u)

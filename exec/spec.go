@@ -134,6 +134,12 @@ type PassFD struct {
 	Number int
 }
 
+// OutputFile takes a whole output. An *os.File is one.
+type OutputFile interface {
+	io.WriteCloser
+	Name() string // the path for people
+}
+
 // Spec is everything about one run.
 type Spec struct {
 	// Argv is the command; Argv[0] is what it sees as its name.
@@ -176,9 +182,10 @@ type Spec struct {
 	// Signals are delivered to the command's process group.
 	Signals <-chan os.Signal
 	PassFDs []PassFD
-	// OutputDir is where files of the whole captured output are made. Empty
-	// means that none is kept.
-	OutputDir string
+	// OpenOutput makes the file of a whole captured output, once the output is
+	// longer than what the Result keeps of it. Nil means that none is kept. It may
+	// be called for both streams at once. Each file is closed before Run returns.
+	OpenOutput func() (OutputFile, error)
 
 	Tier       Tier
 	BestEffort bool

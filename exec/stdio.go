@@ -155,7 +155,7 @@ func (s *stdio) openOutput(i int, to io.Writer, l *launch) (*output, error) {
 	s.own = append(s.own, p[1])
 	o.from = nonblocking(p[0], "output")
 	if to == nil {
-		o.capture = newCapture(l.limits.OutputBytes, l.limits.OutputFileBytes, l.spec.OutputDir)
+		o.capture = newCapture(l.limits.OutputBytes, l.limits.OutputFileBytes, l.spec.OpenOutput)
 		o.to = o.capture
 	}
 	return o, nil

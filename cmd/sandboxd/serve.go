@@ -188,6 +188,7 @@ func (d *parts) build(ctx context.Context) error {
 	}
 	dispatcher, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{
 		Runner: runner, Host: host, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
+		Results:    agentloop.NewResultFiles(agentloop.ResultFilesOptions{}),
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {
 		return err

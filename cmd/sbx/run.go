@@ -108,7 +108,11 @@ func (j *job) prepare() error {
 	host := exec.LoadHost(caller.CacheDir)
 	j.runner = exec.NewRunner(host)
 	j.runner.CacheDir = caller.CacheDir
-	if j.door, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: j.runner, Host: host, KeepOutput: j.o.json}); err != nil {
+	o := agentloop.DispatcherOptions{Runner: j.runner, Host: host}
+	if j.o.json {
+		o.Results = agentloop.NewResultFiles(agentloop.ResultFilesOptions{})
+	}
+	if j.door, err = agentloop.NewDispatcher(o); err != nil {
 		return err
 	}
 	if j.session, err = agentloop.LocalSession(caller, in); err != nil {
