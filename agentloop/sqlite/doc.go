@@ -1,5 +1,5 @@
 // Package sqlite keeps the audit log, the sessions and the pending questions of
-// the daemon in one SQLite database.
+// the daemon in one SQLite database, and conversations with models in another.
 //
 //	store, err := sqlite.Open("/var/lib/sandboxd/audit.db", sqlite.Options{})
 //	seq, err := store.Append(ctx, agentloop.AuditRecord{Tool: "run_bash", Status: agentloop.StatusAllow})
@@ -9,6 +9,9 @@
 // while it waits for the disk share the next transaction. Rows form a chain of
 // hashes, and what the chain was is noted regularly in a file of anchors beside
 // the database. docs/audit.md describes both so that another program can check them.
+//
+// [Conversations] are apart, so that no decision waits for the answers of models.
+// They are neither chained nor anchored: what was said is no evidence of what ran.
 //
 // # Limits
 //

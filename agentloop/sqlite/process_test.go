@@ -41,6 +41,8 @@ func playRole(role string, args []string) int {
 		err = roleSome(args[0], args[1])
 	case "full":
 		err = roleFull(args[0])
+	case "converse":
+		err = roleConverse(args[0])
 	case "open":
 		var s *Store
 		if s, err = Open(args[0], Options{}); err == nil {

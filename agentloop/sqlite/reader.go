@@ -82,7 +82,9 @@ func (r *Reader) checkVersion(ctx context.Context) error {
 
 // checkOurs refuses the database of another program before anything is opened for
 // writing, which would change its header. An empty file is ours.
-func (r *Reader) checkOurs(ctx context.Context) error {
+func (r *Reader) checkOurs(ctx context.Context) error { return r.checkApplication(ctx, applicationID) }
+
+func (r *Reader) checkApplication(ctx context.Context, want int64) error {
 	db, err := r.pool()
 	if err != nil {
 		return err
@@ -90,7 +92,7 @@ func (r *Reader) checkOurs(ctx context.Context) error {
 	var app, objects int64
 	err = db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
 		(SELECT count(*) FROM sqlite_schema)`).Scan(&app, &objects)
-	if err == nil && objects > 0 && app != applicationID {
+	if err == nil && objects > 0 && app != want {
 		err = fmt.Errorf("%w: %s is a database of another program", ErrDamaged, r.path)
 	}
 	return err

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"sandboxd/agentloop"
+)
+
+// Conversation returns the head and all entries in order, or
+// [agentloop.ErrNoConversation].
+func (s *Conversations) Conversation(ctx context.Context, id string) (agentloop.Conversation, []agentloop.Entry, error) {
+	var c agentloop.Conversation
+	var entries []agentloop.Entry
+	err := s.reader.snapshot(ctx, func(tx *sql.Tx) error {
+		var err error
+		if c, err = scanHead(tx.QueryRowContext(ctx, `SELECT changed, head FROM conversations WHERE id = ?`, id)); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, `SELECT seq, body FROM entries WHERE conversation = ? ORDER BY seq`, id)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var seq int64
+			var text string
+			var e agentloop.Entry
+			if err := rows.Scan(&seq, &text); err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(text), &e); err != nil {
+				return fmt.Errorf("entry %d: %w", seq, err)
+			}
+			if e.Seq != seq || seq != int64(len(entries)+1) {
+				return fmt.Errorf("%w: entry %d stands after %d entries", ErrDamaged, seq, len(entries))
+			}
+			entries = append(entries, e)
+		}
+		return rows.Err()
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, nil, agentloop.ErrNoConversation
+	}
+	if err != nil {
+		return c, nil, fmt.Errorf("conversation %s: %s: %w", id, s.path, err)
+	}
+	return c, entries, nil
+}
+
+// scanHead reads a head; the time of the last change is that of the last entry too.
+func scanHead(row interface{ Scan(...any) error }) (agentloop.Conversation, error) {
+	var c agentloop.Conversation
+	var changed, text string
+	if err := row.Scan(&changed, &text); err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return c, err
+	}
+	t, err := time.Parse(timeFormat, changed)
+	c.Changed = t
+	return c, err
+}
+
+// ConversationQuery says which heads are wanted.
+type ConversationQuery struct {
+	UID       int    // -1: all users'
+	Workspace string // empty: all
+	Agents    bool   // those of sub-agents too
+	Limit     int    // 0: 100
+}
+
+// Conversations returns heads, the youngest first, also those of sub-agents.
+func (s *Conversations) Conversations(ctx context.Context, uid, limit int) ([]agentloop.Conversation, error) {
+	return s.List(ctx, ConversationQuery{UID: uid, Agents: true, Limit: limit})
+}
+
+// List returns the heads that q asks for, the youngest first.
+func (s *Conversations) List(ctx context.Context, q ConversationQuery) ([]agentloop.Conversation, error) {
+	if q.Limit <= 0 {
+		q.Limit = 100
+	}
+	out := []agentloop.Conversation{}
+	err := s.reader.snapshot(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT changed, head FROM conversations
+			WHERE (?1 = -1 OR uid = ?1) AND (?2 = '' OR workspace = ?2) AND (?3 OR agent = '') ORDER BY changed DESC, id LIMIT ?4`,
+			q.UID, q.Workspace, q.Agents, q.Limit)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			c, err := scanHead(rows)
+			if err != nil {
+				return err
+			}
+			out = append(out, c)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("conversations: %s: %w", s.path, err)
+	}
+	return out, nil
+}
