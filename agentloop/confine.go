@@ -117,6 +117,7 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 	if from == "" {
 		from = s.peer.Caller.Cwd
 	}
+	g.Network = append(g.Network[:len(g.Network):len(g.Network)], r.network...)
 	gaps := s.addRules(&g, from)
 	s.addApproved(&g, r)
 	return g, gaps, nil
@@ -125,7 +126,7 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 // callDir is the start directory that a call names.
 func callDir(c ToolCall) (string, error) {
 	for _, f := range []string{"working_dir", "cwd", "workdir"} {
-		if v, ok := c.Args[f]; ok && v != nil && policy.CanonicalTool(c.Tool) == "run_bash" {
+		if v, ok := c.Args[f]; ok && v != nil && startsCommand(c.Tool) {
 			dir, isText := v.(string)
 			if !isText {
 				return "", fmt.Errorf("argument %s: want a text", f)
@@ -282,7 +283,7 @@ func (s *Session) addApproved(g *policy.Grant, r *ToolRun) {
 	}
 	d := r.result.Decision
 	_, person := d.Reason.(policy.UserReason)
-	fileTool := policy.CanonicalTool(r.Call.Tool) != "run_bash"
+	fileTool := !startsCommand(r.Call.Tool)
 	if rule, ok := d.Reason.(policy.RuleReason); !person && !(ok && rule.Kind == policy.AllowRule && fileTool) {
 		return
 	}

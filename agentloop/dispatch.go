@@ -53,6 +53,7 @@ type Dispatcher struct {
 	o     DispatcherOptions
 	tools map[string]Tool
 	queue *fairQueue
+	tasks taskCount
 }
 
 // NewDispatcher checks the options.

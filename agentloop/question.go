@@ -22,7 +22,7 @@ func (q *AskQueue) describe(s *Session, asked policy.Question, digest string) Pe
 		p.Cwd = s.workspace
 	}
 	p.Args, _ = json.Marshal(c.Args)
-	if p.Tool == "run_bash" {
+	if startsCommand(p.Tool) {
 		p.Script, _ = oneText(c.Args, "command", "cmd", "script")
 		p.Shown = ShowText(p.Script)
 	} else {

@@ -44,6 +44,8 @@ type Session struct {
 	cancelled bool
 	closed    string // the reason, once it is
 	idle      chan struct{}
+
+	tasks taskTable // in the background
 }
 
 // sessionParts are what a session needs of its surroundings.

@@ -162,5 +162,6 @@ func (s *Session) end(ctx context.Context, reason string) (first bool) {
 		case <-ctx.Done():
 		}
 	}
+	s.tasks.end(ctx)
 	return first
 }

@@ -70,6 +70,8 @@ type ToolRun struct {
 	result *ToolResult
 	grant  policy.Grant
 	out    output
+	// network is what the command may reach besides the policy's.
+	network []string
 }
 
 // output is what became of the streams of the last command.

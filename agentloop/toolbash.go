@@ -56,6 +56,12 @@ func exitLine(res *exec.Result, wall time.Duration) string {
 	return ""
 }
 
+// startsCommand says that a tool runs a script of its arguments.
+func startsCommand(tool string) bool {
+	name := policy.CanonicalTool(tool)
+	return name == "run_bash" || name == taskTool
+}
+
 // limitTime bounds the wall time of a call: what the call asks for, in its limits
 // or its arguments, within what the policy and the defaults allow (requirement
 // 107).
@@ -64,7 +70,7 @@ func (r *ToolRun) limitTime(l *policy.GrantLimits, ofPolicy policy.GrantLimits) 
 		return nil
 	}
 	asked := r.Call.Limits.Timeout
-	if asked == 0 && policy.CanonicalTool(r.Call.Tool) == "run_bash" {
+	if asked == 0 && startsCommand(r.Call.Tool) {
 		var err error
 		if asked, err = askedTime(r.Call); err != nil {
 			return err

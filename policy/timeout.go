@@ -10,6 +10,8 @@ const (
 	DefaultCommandTimeout = 60 * time.Second  // of run_bash that asks for none
 	MaxCommandTimeout     = 120 * time.Second // of run_bash, whatever it asks for
 	ToolTimeout           = 120 * time.Second // of every other tool
+	DefaultTaskTimeout    = 10 * time.Minute  // of a background task that asks for none
+	MaxTaskTimeout        = time.Hour         // of a background task, whatever it asks for
 )
 
 // CallTimeout returns how long a call of an agent may take. asked is what the
@@ -21,8 +23,11 @@ const (
 func CallTimeout(tool string, asked, limit time.Duration) (timeout time.Duration, note string) {
 	asked = max(asked, 0)
 	usual, most := ToolTimeout, ToolTimeout
-	if CanonicalTool(tool) == "run_bash" {
+	switch CanonicalTool(tool) {
+	case "run_bash":
 		usual, most = DefaultCommandTimeout, MaxCommandTimeout
+	case "bg_task_run":
+		usual, most = DefaultTaskTimeout, MaxTaskTimeout
 	}
 	switch {
 	case limit < 0:
