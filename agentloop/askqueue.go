@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,6 +110,16 @@ type AskQueue struct {
 type answerer struct {
 	peer Peer
 	name string
+	// session is the only one it answers for; empty: all of the peer's.
+	session string
+}
+
+// answers reports whether it is there for s.
+func (a answerer) answers(s *Session) bool {
+	if a.session != "" && a.session != s.id && !strings.HasPrefix(s.id, a.session+"/") {
+		return false
+	}
+	return a.peer.owns(s.peer.UID())
 }
 
 // keptAnswer waits for the repetition of a call.
@@ -248,7 +259,7 @@ func (q *AskQueue) someoneFor(s *Session) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range q.answerers {
-		if a.peer.owns(s.peer.UID()) {
+		if a.answers(s) {
 			return true
 		}
 	}
@@ -259,11 +270,17 @@ func (q *AskQueue) someoneFor(s *Session) bool {
 // sessions (of all, for an admin) wait. Without one they are denied at once. The
 // function it returns may be called again.
 func (q *AskQueue) Attach(peer Peer, name string) (detach func()) {
+	return q.AttachSession(peer, "", name)
+}
+
+// AttachSession is Attach for the questions of one session, and of those of the
+// sub-agents in it.
+func (q *AskQueue) AttachSession(peer Peer, session, name string) (detach func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.attached++
 	id := q.attached
-	q.answerers[id] = answerer{peer, name}
+	q.answerers[id] = answerer{peer, name, session}
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -20,6 +20,11 @@ type SessionRequest struct {
 	Environ []string
 	// Grant is what the client's flags add, each path with its source.
 	Grant policy.Grant
+	// Agent says that a model will work in the session: keys of model APIs are
+	// taken out of Environ and kept apart, see [Session.ProviderEnv]. Keys are more
+	// of them, by name.
+	Agent bool
+	Keys  map[string]string
 }
 
 // PolicyInForce is a policy as it was read.

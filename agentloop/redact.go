@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"sandboxd/policy"
 )
@@ -19,6 +20,7 @@ import (
 // one that was encoded.
 type Redactor struct {
 	values []string // longest first
+	later  atomic.Pointer[[]string]
 }
 
 // mask stands where a secret was.
@@ -39,6 +41,35 @@ func NewRedactor(environ []string) *Redactor {
 	}
 	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
 	return r
+}
+
+// Learn makes r mask values that it is told of later. They are no variables' whose
+// names could mislead: all of [minSecret] characters are masked.
+func (r *Redactor) Learn(values ...string) {
+	for {
+		old := r.later.Load()
+		var list []string
+		if old != nil {
+			list = slices.Clone(*old)
+		}
+		for _, v := range values {
+			if len(v) >= minSecret && !slices.Contains(list, v) {
+				list = append(list, v)
+			}
+		}
+		slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+		if r.later.CompareAndSwap(old, &list) {
+			return
+		}
+	}
+}
+
+// learned are the values of Learn.
+func (r *Redactor) learned() []string {
+	if list := r.later.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // secretValue reports whether the value of a variable is to be masked. Paths are
@@ -84,8 +115,10 @@ func (r *Redactor) Mask(s string) string {
 		return s
 	}
 	if r != nil {
-		for _, v := range r.values {
-			s = strings.ReplaceAll(s, v, mask)
+		for _, list := range [][]string{r.values, r.learned()} {
+			for _, v := range list {
+				s = strings.ReplaceAll(s, v, mask)
+			}
 		}
 	}
 	for _, form := range secretForms() {
@@ -116,7 +149,7 @@ func maskGroup(form *regexp.Regexp, s string) string {
 func (r *Redactor) learning(texts ...string) *Redactor {
 	out := &Redactor{}
 	if r != nil {
-		out.values = slices.Clone(r.values)
+		out.values = slices.Concat(r.values, r.learned())
 	}
 	for _, s := range texts {
 		for _, form := range secretForms() {

@@ -27,6 +27,7 @@ type Session struct {
 	parts     sessionParts
 	events    *Events
 	secrets   *Redactor
+	keys      providerKeys
 	steps     atomic.Int64
 	// revision changes with everything that may change a decision.
 	revision atomic.Int64

@@ -143,6 +143,7 @@ func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionReq
 	}
 	r.Cwd, r.Environ = peer.Caller.Cwd, peer.Caller.Environ
 	s := newSession(id, peer, r, m.parts())
+	s.SetProviderKeys(r.Keys)
 	defer func() {
 		if err != nil {
 			m.o.Hooks.DropSession(s)
@@ -160,7 +161,7 @@ func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionReq
 	if kept != nil && kept.Workspace != ws.Root {
 		return nil, fmt.Errorf("the workspace was %s and is %s now", kept.Workspace, ws.Root)
 	}
-	if err := m.load(ctx, s); err != nil {
+	if err := m.loadWithoutKeys(ctx, s); err != nil {
 		return nil, err
 	}
 	if m.o.SelfTest != nil {

@@ -67,29 +67,22 @@ func scanHead(row interface{ Scan(...any) error }) (agentloop.Conversation, erro
 	return c, err
 }
 
-// ConversationQuery says which heads are wanted.
-type ConversationQuery struct {
-	UID       int    // -1: all users'
-	Workspace string // empty: all
-	Agents    bool   // those of sub-agents too
-	Limit     int    // 0: 100
-}
-
 // Conversations returns heads, the youngest first, also those of sub-agents.
 func (s *Conversations) Conversations(ctx context.Context, uid, limit int) ([]agentloop.Conversation, error) {
-	return s.List(ctx, ConversationQuery{UID: uid, Agents: true, Limit: limit})
+	return s.List(ctx, agentloop.ConversationQuery{UID: uid, Agents: true, Limit: limit})
 }
 
 // List returns the heads that q asks for, the youngest first.
-func (s *Conversations) List(ctx context.Context, q ConversationQuery) ([]agentloop.Conversation, error) {
+func (s *Conversations) List(ctx context.Context, q agentloop.ConversationQuery) ([]agentloop.Conversation, error) {
 	if q.Limit <= 0 {
 		q.Limit = 100
 	}
 	out := []agentloop.Conversation{}
 	err := s.reader.snapshot(ctx, func(tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT changed, head FROM conversations
-			WHERE (?1 = -1 OR uid = ?1) AND (?2 = '' OR workspace = ?2) AND (?3 OR agent = '') ORDER BY changed DESC, id LIMIT ?4`,
-			q.UID, q.Workspace, q.Agents, q.Limit)
+			WHERE (?1 = -1 OR uid = ?1) AND (?2 = '' OR workspace = ?2) AND (?3 OR agent = '')
+			AND (?5 = '' OR session = ?5) ORDER BY changed DESC, id LIMIT ?4`,
+			q.UID, q.Workspace, q.Agents, q.Limit, q.Session)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ type ConversationOptions struct {
 // Conversations keeps what was said to models and by them, in a database of its
 // own beside the audit log: an answer of a model can be a thousand times as long
 // as an audit row, and no call may wait for it. It implements
-// [agentloop.ConversationStore] and is safe for concurrent use.
+// [agentloop.ConversationArchive] and is safe for concurrent use.
 //
 // Entries are numbered for each conversation from 1, without gaps. A method that
 // writes returns when it is on disk. What is deleted is overwritten.
@@ -55,7 +55,7 @@ type Conversations struct {
 	erase bool
 }
 
-var _ agentloop.ConversationStore = (*Conversations)(nil)
+var _ agentloop.ConversationArchive = (*Conversations)(nil)
 
 // OpenConversations opens the store at path and makes it if it is not there. The
 // place is checked as by [Open], and the errors are the same.
@@ -172,10 +172,10 @@ func saveHead(ctx context.Context, tx *sql.Tx, c agentloop.Conversation) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO conversations (id, uid, parent, agent, workspace, changed, head) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET uid = excluded.uid, parent = excluded.parent, agent = excluded.agent,
+	_, err = tx.ExecContext(ctx, `INSERT INTO conversations (id, uid, session, parent, agent, workspace, changed, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET uid = excluded.uid, session = excluded.session, parent = excluded.parent, agent = excluded.agent,
 		workspace = excluded.workspace, changed = excluded.changed, head = excluded.head`,
-		c.ID, c.UID, c.Parent, c.Agent, c.Workspace, c.Changed.UTC().Format(timeFormat), string(text))
+		c.ID, c.UID, c.Session, c.Parent, c.Agent, c.Workspace, c.Changed.UTC().Format(timeFormat), string(text))
 	return err
 }
 
@@ -201,7 +201,7 @@ func (s *Conversations) AppendEntry(ctx context.Context, id string, e agentloop.
 			return fmt.Errorf("%w: entry %d was to follow entry %d", agentloop.ErrConversationMoved, e.Seq, last)
 		case size+int64(len(text)) > s.o.Retention.ConversationBytes:
 			return fmt.Errorf("%w: it has %d bytes, at most %d are kept; begin a new one",
-				ErrConversationFull, size, s.o.Retention.ConversationBytes)
+				agentloop.ErrConversationFull, size, s.o.Retention.ConversationBytes)
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO entries (conversation, seq, body) VALUES (?, ?, ?)`, id, e.Seq, string(text)); err != nil {
 			return err
@@ -230,7 +230,7 @@ func (s *Conversations) ForkConversation(ctx context.Context, id string, at int6
 			at = last
 		}
 		if at < 0 || at > last {
-			return fmt.Errorf("%w: entry %d of %d", ErrNoEntry, at, last)
+			return fmt.Errorf("%w: entry %d of %d", agentloop.ErrNoEntry, at, last)
 		}
 		var taken int
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM conversations WHERE id = ?`, c.ID).Scan(&taken); err != nil || taken > 0 {
@@ -282,7 +282,7 @@ func (s *Conversations) explain(id string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, agentloop.ErrNoConversation):
 		return err
-	case errors.Is(err, agentloop.ErrConversationMoved), errors.Is(err, ErrNoEntry), errors.Is(err, ErrConversationFull):
+	case errors.Is(err, agentloop.ErrConversationMoved), errors.Is(err, agentloop.ErrNoEntry), errors.Is(err, agentloop.ErrConversationFull):
 		return err
 	}
 	return fmt.Errorf("conversation %s is not stored: %s: %w", id, s.path, withErrno(err))

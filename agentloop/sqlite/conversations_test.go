@@ -203,8 +203,8 @@ func TestForkIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, at := range []int64{-1, 6} {
-		if err := s.ForkConversation(t.Context(), "a", at, talk("c", 1000)); !errors.Is(err, ErrNoEntry) {
-			t.Errorf("fork at %d of 5 = %v, want ErrNoEntry", at, err)
+		if err := s.ForkConversation(t.Context(), "a", at, talk("c", 1000)); !errors.Is(err, agentloop.ErrNoEntry) {
+			t.Errorf("fork at %d of 5 = %v, want agentloop.ErrNoEntry", at, err)
 		}
 	}
 	if err := s.ForkConversation(t.Context(), "none", 1, talk("c", 1000)); !errors.Is(err, agentloop.ErrNoConversation) {
@@ -239,17 +239,19 @@ func TestHeadsAreThoseOfTheUser(t *testing.T) {
 	child.Parent, child.Agent = "c0", "lead/worker"
 	mustSave(t, s, child, 0)
 	for _, tt := range []struct {
-		q    ConversationQuery
+		q    agentloop.ConversationQuery
 		want string
 	}{
-		{ConversationQuery{UID: 1000}, "c2 c0"},
-		{ConversationQuery{UID: 1000, Limit: 1}, "c2"},
-		{ConversationQuery{UID: 1000, Agents: true}, "c2 c0 child"},
-		{ConversationQuery{UID: 1001}, "c1"},
-		{ConversationQuery{UID: -1}, "c2 c1 c0"},
-		{ConversationQuery{UID: 1000, Workspace: "/w"}, "c2 c0"},
-		{ConversationQuery{UID: 1000, Workspace: "/other"}, ""},
-		{ConversationQuery{UID: 7}, ""},
+		{agentloop.ConversationQuery{UID: 1000}, "c2 c0"},
+		{agentloop.ConversationQuery{UID: 1000, Limit: 1}, "c2"},
+		{agentloop.ConversationQuery{UID: 1000, Agents: true}, "c2 c0 child"},
+		{agentloop.ConversationQuery{UID: 1001}, "c1"},
+		{agentloop.ConversationQuery{UID: -1}, "c2 c1 c0"},
+		{agentloop.ConversationQuery{UID: 1000, Workspace: "/w"}, "c2 c0"},
+		{agentloop.ConversationQuery{UID: 1000, Workspace: "/other"}, ""},
+		{agentloop.ConversationQuery{UID: -1, Session: "session-1"}, "c2 c1 c0"},
+		{agentloop.ConversationQuery{UID: -1, Session: "session-2"}, ""},
+		{agentloop.ConversationQuery{UID: 7}, ""},
 	} {
 		list, err := s.List(t.Context(), tt.q)
 		if err != nil {
@@ -295,7 +297,7 @@ func TestRetentionOfConversations(t *testing.T) {
 	s = openConversations(t, path, ConversationOptions{Retention: ConversationRetention{Age: 24 * time.Hour, PerUID: 3, BytesPerUID: 6000},
 		OnProblem: func(err error) { t.Error(err) }})
 	mustSave(t, s, talk("after", 7), 0) // written after the retention
-	list, err := s.List(t.Context(), ConversationQuery{UID: -1})
+	list, err := s.List(t.Context(), agentloop.ConversationQuery{UID: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +317,8 @@ func TestRetentionOfConversations(t *testing.T) {
 func TestConversationIsBounded(t *testing.T) {
 	s := openConversations(t, conversationsPath(t), ConversationOptions{Retention: ConversationRetention{ConversationBytes: 5000}})
 	mustSave(t, s, talk("a", 1000), 1)
-	if err := s.AppendEntry(t.Context(), "a", said(2, strings.Repeat("x", 6000))); !errors.Is(err, ErrConversationFull) {
-		t.Errorf("an entry beyond the bound: %v, want ErrConversationFull", err)
+	if err := s.AppendEntry(t.Context(), "a", said(2, strings.Repeat("x", 6000))); !errors.Is(err, agentloop.ErrConversationFull) {
+		t.Errorf("an entry beyond the bound: %v, want agentloop.ErrConversationFull", err)
 	}
 	if err := s.AppendEntry(t.Context(), "a", said(2, "short")); err != nil {
 		t.Errorf("a short one after it: %v", err)

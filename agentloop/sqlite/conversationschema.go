@@ -16,6 +16,7 @@ var conversationMigrations = [1][]string{{
 	`CREATE TABLE conversations (
 		id TEXT PRIMARY KEY,
 		uid INTEGER NOT NULL,
+		session TEXT NOT NULL,
 		parent TEXT NOT NULL,
 		agent TEXT NOT NULL,
 		workspace TEXT NOT NULL,
@@ -26,6 +27,7 @@ var conversationMigrations = [1][]string{{
 	) STRICT`,
 	`CREATE INDEX conversations_uid ON conversations (uid, changed)`,
 	`CREATE INDEX conversations_parent ON conversations (parent)`,
+	`CREATE INDEX conversations_session ON conversations (session)`,
 	`CREATE TABLE entries (
 		conversation TEXT NOT NULL,
 		seq INTEGER NOT NULL,

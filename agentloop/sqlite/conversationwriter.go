@@ -136,7 +136,7 @@ func (s *Conversations) commit(batch []*conversationOp) {
 // onlyThisEntry says whether the error is about one op, which has changed nothing.
 func onlyThisEntry(err error) bool {
 	return errors.Is(err, agentloop.ErrNoConversation) || errors.Is(err, agentloop.ErrConversationMoved) ||
-		errors.Is(err, ErrNoEntry) || errors.Is(err, ErrConversationFull) || onlyThis(err)
+		errors.Is(err, agentloop.ErrNoEntry) || errors.Is(err, agentloop.ErrConversationFull) || onlyThis(err)
 }
 
 // transact commits what run does. After an error the connection is given up, since

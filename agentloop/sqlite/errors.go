@@ -25,10 +25,6 @@ var (
 	ErrUnsafe = errors.New("not a safe place for the store")
 	// ErrClosed reports a store that was closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrNoEntry reports a number that no entry of the conversation has.
-	ErrNoEntry = errors.New("no such entry")
-	// ErrConversationFull reports a conversation that no entry is added to.
-	ErrConversationFull = errors.New("the conversation is full")
 	// ErrSettled reports a question that has its answer already.
 	ErrSettled = errors.New("the question is answered")
 )
