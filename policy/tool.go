@@ -72,6 +72,7 @@ var builtinTools = []Tool{
 	{Name: "save_memory", Text: []string{"key"}, Body: []string{"content", "text", "fact"}},
 	{Name: "ask_user", ReadOnly: true, Other: []string{"question", "questions", "options"}},
 	{Name: "compress_context", ReadOnly: true, Other: []string{"focus"}},
+	{Name: "read_result", ReadOnly: true, Other: []string{"id", "offset", "limit"}},
 }
 
 // toolAliases are the names that other agents give to the same tools.
