@@ -13,7 +13,7 @@ import (
 
 // Answer settles a question. Of several answers the first counts, also over a
 // restart: the Store says who that is. Errors: *[ErrAnswered], [ErrNoQuestion],
-// [ErrExpired], [ErrNothingToKeep].
+// [ErrExpired], [ErrNothingToKeep], [ErrWantsText], [ErrWantsVerdict].
 func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer) (AnswerOutcome, error) {
 	q.expireOld()
 	w, err := q.find(id, peer)
@@ -21,7 +21,7 @@ func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer
 		return AnswerOutcome{}, err
 	}
 	scope, err := a.check(w.shown, q.o.SaveRule != nil)
-	if err != nil {
+	if err = errors.Join(err, a.checkKind(w.shown)); err != nil {
 		return AnswerOutcome{}, err
 	}
 	by := fmt.Sprintf("uid %d", peer.UID())
@@ -35,6 +35,9 @@ func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer
 		said.Always = a.Always
 		said.Rule = strings.Join(w.shown.AlwaysRules, " ")
 	}
+	if w.session != nil {
+		stored.Text = w.session.secrets.Mask(a.Text)
+	}
 	won, err := q.settle(ctx, w, stored, said)
 	if err != nil {
 		return AnswerOutcome{}, err
@@ -43,6 +46,7 @@ func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer
 		return AnswerOutcome{}, q.lost(id)
 	}
 	out := AnswerOutcome{Question: w.shown, Answer: stored, CallGone: w.gone}
+	w.text = a.Text
 	if said.Always {
 		q.keepAlways(ctx, w, scope, by, &out)
 	}

@@ -21,6 +21,8 @@ type AskAnswer struct {
 	// "project" or "user"; empty means session).
 	Always bool
 	Scope  string
+	// Text answers a question of kind [QuestionText]; Verdict is Allow then.
+	Text string
 	// By names the answerer: "sbx approve", "webhook".
 	By string
 }
@@ -137,7 +139,8 @@ type question struct {
 	// while no call waits for it (after a restart).
 	done chan struct{}
 	won  policy.Answer
-	gone bool // no call waits
+	text string // the answer of a question of kind text
+	gone bool   // no call waits
 	// settling is set while an answer is being stored: nobody else may win.
 	settling bool
 	restored bool
@@ -220,29 +223,31 @@ func (q *AskQueue) giveUp(w *question, by string, err error) (policy.Answer, err
 // put adds a question, or joins the same one that a restart left.
 func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, digest string) (*question, error) {
 	q.mu.Lock()
-	own := 0
 	for _, w := range q.pending {
 		if w.restored && w.gone && w.shown.Digest == digest && !w.settling {
 			w.gone, w.call = false, asked.Call
 			q.mu.Unlock()
 			return w, nil
 		}
-		if w.shown.UID == s.peer.UID() {
-			own++
-		}
 	}
 	q.mu.Unlock()
-	if own >= maxPending {
-		return nil, fmt.Errorf("%d questions of uid %d wait already", own, s.peer.UID())
-	}
 	w := &question{session: s, call: asked.Call, done: make(chan struct{})}
 	w.shown = q.describe(s, asked, digest)
+	return w, q.enter(ctx, w)
+}
+
+// enter makes a question pending, unless its user has too many.
+func (q *AskQueue) enter(ctx context.Context, w *question) error {
+	s := w.session
+	if n := q.pendingOf(s.peer.UID()); n >= maxPending {
+		return fmt.Errorf("%d questions of uid %d wait already", n, s.peer.UID())
+	}
 	if q.o.Store != nil {
 		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.secrets)); err != nil {
-			return nil, fmt.Errorf("the question cannot be kept: %w", err)
+			return fmt.Errorf("the question cannot be kept: %w", err)
 		}
 		if _, err := q.o.Store.Append(ctx, askRow(w.shown, s)); err != nil {
-			return nil, fmt.Errorf("the question cannot be recorded: %w", err)
+			return fmt.Errorf("the question cannot be recorded: %w", err)
 		}
 	}
 	q.mu.Lock()
@@ -251,7 +256,18 @@ func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, d
 	q.o.Metrics.add(1, "sandboxd_questions_pending")
 	s.events.Publish(EventQuestionAsked, w.shown)
 	q.changed()
-	return w, nil
+	return nil
+}
+
+func (q *AskQueue) pendingOf(uid int) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.pending {
+		if w.shown.UID == uid {
+			n++
+		}
+	}
+	return n
 }
 
 // someoneFor reports whether anybody who may answer for s is there.

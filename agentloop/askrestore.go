@@ -57,7 +57,8 @@ func (q *AskQueue) Restore(ctx context.Context) error {
 		if q.o.Session != nil {
 			w.session, _ = q.o.Session(shown.Session)
 		}
-		if w.session == nil {
+		if w.session == nil || shown.Kind == QuestionText {
+			// A question in words belongs to a turn, which ended with the daemon.
 			_, err := q.o.Store.SettleQuestion(ctx, shown.ID, StoredAnswer{Verdict: "deny", By: "cancelled", When: q.o.Now().UTC()})
 			if err != nil {
 				return err

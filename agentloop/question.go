@@ -79,6 +79,7 @@ func storedQuestion(q PendingQuestion, red *Redactor) PendingQuestion {
 	// A word that is a secret where it stands is one elsewhere too, in a path say.
 	red = red.learning(q.Script, strings.Join(q.Argv, " "))
 	q.Script, q.Shown = red.Mask(q.Script), red.Mask(q.Shown)
+	q.Text, q.Options = red.Mask(q.Text), maskAll(red, q.Options)
 	q.Argv = red.MaskWords(q.Argv)
 	q.Redirects, q.Reads, q.Writes = maskAll(red, q.Redirects), maskAll(red, q.Reads), maskAll(red, q.Writes)
 	if args, err := policy.DecodeArgs(q.Args); err == nil {

@@ -62,11 +62,16 @@ type SessionRule struct {
 
 // PendingQuestion is a question that waits for a person, as it is shown and kept.
 type PendingQuestion struct {
-	ID      string    `json:"id"`
-	UID     int       `json:"uid"` // whose session asks
-	Session string    `json:"session_id"`
-	Call    string    `json:"call_id"`
-	Agent   string    `json:"agent_name"`
+	ID      string `json:"id"`
+	UID     int    `json:"uid"` // whose session asks
+	Session string `json:"session_id"`
+	Call    string `json:"call_id"`
+	Agent   string `json:"agent_name"`
+	// Kind is empty for a question whether a call may run, or [QuestionText]. Text
+	// and Options are what is asked then, as the model wrote it.
+	Kind    string    `json:"kind,omitempty"`
+	Text    string    `json:"text,omitempty"`
+	Options []string  `json:"options,omitempty"`
 	Asked   time.Time `json:"asked"`
 	Expires time.Time `json:"expires"`
 	Tool    string    `json:"tool"`
@@ -103,7 +108,8 @@ type PendingQuestion struct {
 
 // StoredAnswer is what became of a question.
 type StoredAnswer struct {
-	Verdict string    `json:"verdict"` // allow or deny
+	Verdict string    `json:"verdict"`        // allow or deny
+	Text    string    `json:"text,omitempty"` // of a question of kind text, masked
 	Always  bool      `json:"always,omitempty"`
 	Scope   string    `json:"scope,omitempty"` // session, project or user
 	By      string    `json:"by"`              // "uid 1000 by sbx approve", "webhook", "timeout", "cancelled"

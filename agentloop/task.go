@@ -123,7 +123,7 @@ func (t *Task) Kill(ctx context.Context) error {
 	}
 }
 
-// Write takes output. Both streams come here in the order of their arrival.
+// Write takes output. Both streams come here; between them there is no order.
 func (t *Task) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,16 +34,22 @@ func approvalsCommand(p *program) *cli.Command {
 
 func approveCommand(p *program) *cli.Command {
 	return &cli.Command{
-		UsageText: examples("sbx approve ID", "sbx approve --always --scope project ID"),
+		UsageText: examples("sbx approve ID", "sbx approve --always --scope project ID", "sbx approve --text 'the second one' ID"),
 		ArgsUsage: "ID",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "always", Usage: "also keep the rule that the question shows"},
 			&cli.StringFlag{Name: "scope", Usage: "keep it for this `SCOPE`: session, project or user (default: session)"},
+			&cli.StringFlag{Name: "text", Usage: "answer a question of the agent in `WORDS`, or with the number of an option"},
 			socketFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			a := api.AnswerRequest{Answer: "allow", Scope: c.String("scope")}
-			if c.Bool("always") {
+			if c.IsSet("text") {
+				if c.Bool("always") || a.Scope != "" {
+					return misuse("leave out --always and --scope", "words allow nothing, so no rule is kept")
+				}
+				a = api.AnswerRequest{Answer: "text", Text: c.String("text")}
+			} else if c.Bool("always") {
 				a.Answer = "always"
 			} else if a.Scope != "" {
 				return misuse("add --always", "--scope says where a rule is kept, and none is")
@@ -235,8 +241,12 @@ func (w *watcher) ask(ctx context.Context) {
 		}
 		fmt.Fprintln(w.tty)
 		writeQuestion(w.tty, q)
-		fmt.Fprint(w.tty, "sbx: allow it? [y/n/a/p/u/s/m MODE] ")
-		line := make([]byte, 64)
+		if q.Kind == agentloop.QuestionText {
+			fmt.Fprint(w.tty, "sbx: your answer, or the number of an option (empty: decline; s skips): ")
+		} else {
+			fmt.Fprint(w.tty, "sbx: allow it? [y/n/a/p/u/s/m MODE] ")
+		}
+		line := make([]byte, 4096) // a terminal gives one line at a time
 		n, err := w.tty.Read(line)
 		switch {
 		case ctx.Err() != nil:
@@ -254,6 +264,14 @@ func (w *watcher) ask(ctx context.Context) {
 // obey carries out what a person typed. Whatever is not known is asked again.
 func (w *watcher) obey(ctx context.Context, q agentloop.PendingQuestion, word string) {
 	verb, rest, _ := strings.Cut(word, " ")
+	if q.Kind == agentloop.QuestionText && word != "s" && verb != shiftTab {
+		a := api.AnswerRequest{Answer: "text", Text: word}
+		if word == "" {
+			a = api.AnswerRequest{Answer: "deny"}
+		}
+		w.settle(ctx, q, a)
+		return
+	}
 	switch verb {
 	case shiftTab, "m":
 		if verb == shiftTab || rest == "" {
@@ -278,7 +296,11 @@ func (w *watcher) obey(ctx context.Context, q agentloop.PendingQuestion, word st
 		fmt.Fprintln(w.tty, "sbx: y, n, a, p, u, s, m or m MODE")
 		return
 	}
-	text, err := settle(ctx, w.cl, q.ID, answerWord(verb, q.AlwaysRule != ""))
+	w.settle(ctx, q, answerWord(verb, q.AlwaysRule != ""))
+}
+
+func (w *watcher) settle(ctx context.Context, q agentloop.PendingQuestion, a api.AnswerRequest) {
+	text, err := settle(ctx, w.cl, q.ID, a)
 	if err != nil {
 		text = "sbx: error: " + oneLine(err.Error()) + "\n"
 	}

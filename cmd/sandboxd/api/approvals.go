@@ -63,8 +63,10 @@ func questionFault(err error) error {
 		return fault(CodeNotFound, "sbx approvals lists those that wait", "no such question")
 	case errors.Is(err, agentloop.ErrExpired):
 		return fault(CodeConflict, "have it asked again", "%v", err)
-	case errors.Is(err, agentloop.ErrNothingToKeep):
+	case errors.Is(err, agentloop.ErrNothingToKeep), errors.Is(err, agentloop.ErrWantsVerdict):
 		return fault(CodeConflict, "answer allow or deny", "%v", err)
+	case errors.Is(err, agentloop.ErrWantsText):
+		return fault(CodeConflict, "sbx approve --text ANSWER ID, or sbx deny ID", "%v", err)
 	}
 	return fault(CodeBadRequest, "", "%v", err)
 }

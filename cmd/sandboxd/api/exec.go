@@ -302,7 +302,7 @@ func aboutCall(e agentloop.Event, call string) (kind, question string) {
 
 // answer checks the words of an answer.
 func (a AnswerRequest) answer(by string) (agentloop.AskAnswer, error) {
-	out := agentloop.AskAnswer{Scope: a.Scope, By: by}
+	out := agentloop.AskAnswer{Scope: a.Scope, Text: a.Text, By: by}
 	switch a.Scope {
 	case "", "session", "project", "user":
 	default:
@@ -315,8 +315,13 @@ func (a AnswerRequest) answer(by string) (agentloop.AskAnswer, error) {
 		out.Verdict, out.Always = policy.Allow, true
 	case "deny":
 		out.Verdict = policy.Deny
+	case "text":
+		out.Verdict = policy.Allow
 	default:
-		return out, fault(CodeBadRequest, "one of allow, deny, always", "unknown answer %q", a.Answer)
+		return out, fault(CodeBadRequest, "one of allow, deny, always, text", "unknown answer %q", a.Answer)
+	}
+	if (a.Text != "") != (a.Answer == "text") {
+		return out, fault(CodeBadRequest, "", "the answer text comes with a text, and no other does")
 	}
 	if a.Scope != "" && a.Answer != "always" {
 		return out, fault(CodeBadRequest, "", "a scope belongs to the answer always")

@@ -205,7 +205,9 @@ type StreamAnswer struct {
 // AnswerRequest answers a question.
 type AnswerRequest struct {
 	// Answer is allow, deny or always; always allows and keeps the rule that the
-	// question shows, at Scope: session (if empty), project or user.
+	// question shows, at Scope: session (if empty), project or user. A question of
+	// kind text is answered by text, with Text, or by deny.
 	Answer string `json:"answer"`
 	Scope  string `json:"scope,omitempty"`
+	Text   string `json:"text,omitempty"`
 }
