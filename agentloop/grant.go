@@ -38,6 +38,12 @@ type HostView struct {
 	// Daemon are directories of the daemon that starts the run, besides the usual
 	// ones: its state, and where its socket is if nothing else is there.
 	Daemon []string
+	// Bare leaves out what is the caller's: the home is an empty one of this run
+	// alone, and there are no toolchains besides those of the system.
+	Bare bool
+	// plans remembers what is known of the system, where the caller's cache is
+	// not believed. Nil: the cache is used.
+	plans *planMemory
 	// BestEffort accepts what cannot be enforced, and is handed on.
 	BestEffort bool
 }
@@ -164,10 +170,12 @@ func (b *builder) limits() error {
 
 // view collects the entries, the weakest first.
 func (b *builder) view() error {
-	cache := planCache{dir: b.c.CacheDir, uid: b.c.UID, r: b.r}
+	cache := planCache{dir: b.c.CacheDir, uid: b.c.UID, r: b.r, memory: b.h.plans}
 	system := b.addSystem()
 	b.addEtc(cache, system)
-	b.addTools(cache, system)
+	if !b.h.Bare {
+		b.addTools(cache, system)
+	}
 	b.addWorkspace()
 	asked, err := b.pathGrants(b.g.Paths)
 	if err != nil {

@@ -30,8 +30,11 @@ const homeBytes = 256 << 20
 // and a home that is no usable place (none, /, the workspace or above it, a
 // system directory), show it where it really is.
 func (b *builder) chooseHome() error {
-	part, err := b.makePart("homes")
-	if err == nil {
+	part, err := "", error(nil)
+	if !b.h.Bare {
+		part, err = b.makePart("homes")
+	}
+	if err == nil && part != "" {
 		b.home.source = part + "/" + homeKey(b.ws.Root, b.id.uid)
 		if err = b.makeFor(b.home.source); err == nil {
 			noteUse(b.home.source, b.ws.Root)

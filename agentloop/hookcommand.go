@@ -55,6 +55,9 @@ func newCommandHook(s HookSpec, env HookEnvironment) (*commandHook, error) {
 	case fromCheckout(s.Source) && (s.Write || len(s.Network) > 0):
 		return fail(errors.New("a project's hook cannot have the workspace writable, nor a network"), "put it into your own policy")
 	}
+	if managed(s.Source) {
+		env = env.managed()
+	}
 	match, err := newHookMatch(s, kind, policy.Base{Workspace: env.Workspace, Home: env.Caller.Home})
 	if err != nil {
 		return fail(err, "write names as Edit|Write, a pattern as mcp__.*, and a rule in if")
@@ -163,6 +166,9 @@ func (h *commandHook) prepare() (spec exec.Spec, cleanup func() error, err error
 		if err = p.find(); err != nil {
 			return
 		}
+		if err = p.checkManaged(); err != nil {
+			return
+		}
 		if err = p.checkTrust(); err != nil {
 			return
 		}
@@ -189,6 +195,9 @@ func (h *commandHook) build(p *hookProgram, copies hookCopies) (exec.Spec, Repor
 	if err != nil {
 		return spec, report, err
 	}
+	if managed(h.spec.Source) {
+		h.detach(&spec, report)
+	}
 	spec.View.Entries = append(spec.View.Entries, copies.entries...)
 	spec.Tier = h.env.Tier
 	if spec.User == nil && (c.UID != unix.Geteuid() || c.GID != unix.Getegid()) {
@@ -214,13 +223,20 @@ func (h *commandHook) grant(p *hookProgram) policy.Grant {
 			own.Paths = append(own.Paths, policy.PathGrant{Path: path, Access: policy.GrantRead, Source: h.spec.Source})
 		}
 	}
-	own.EnvSet = append(own.EnvSet, "SANDBOXD_PROJECT_DIR="+h.env.Workspace, "CLAUDE_PROJECT_DIR="+h.env.Workspace,
-		"SANDBOXD_HOOK_EVENT="+h.kind.name, "PATH="+h.path())
+	own.EnvSet = append(own.EnvSet, h.told()...)
 	return own
+}
+
+// told are the variables that every hook has.
+func (h *commandHook) told() []string {
+	return []string{"SANDBOXD_PROJECT_DIR=" + h.env.Workspace, "CLAUDE_PROJECT_DIR=" + h.env.Workspace, "SANDBOXD_HOOK_EVENT=" + h.kind.name, "PATH=" + h.path()}
 }
 
 // path is PATH without what a checkout could put a program into.
 func (h *commandHook) path() string {
+	if managed(h.spec.Source) {
+		return managedPath(h.env.Caller)
+	}
 	path := lookupEnv(h.env.Caller.Environ, "PATH")
 	var kept []string
 	for _, dir := range filepath.SplitList(path) {

@@ -7,12 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"sandboxd/exec"
 	"sandboxd/policy"
 )
 
@@ -46,6 +44,9 @@ const (
 // HookFiles returns the files of the checkout that the command of s names, with
 // their content, for a person to trust.
 func HookFiles(s HookSpec, env HookEnvironment) ([]HookFile, error) {
+	if managed(s.Source) {
+		return nil, nil // it takes none from there
+	}
 	p := newHookProgram(s, env)
 	err := p.find()
 	return p.files, err
@@ -65,13 +66,19 @@ type hookProgram struct {
 }
 
 func newHookProgram(s HookSpec, env HookEnvironment) *hookProgram {
-	return &hookProgram{spec: s, env: env, root: env.Workspace, bases: []string{env.Workspace}}
+	p := &hookProgram{spec: s, env: env, root: env.Workspace, bases: []string{env.Workspace}}
+	if managed(s.Source) {
+		p.bases = []string{"/"} // where it starts
+	}
+	return p
 }
 
 // lookup knows the variables that a hook may name places with.
 func (p *hookProgram) lookup(name string) (string, bool) {
 	switch name {
-	case "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "SANDBOXD_PROJECT_DIR", "PWD":
+	case "PWD":
+		return p.bases[0], true
+	case "CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "SANDBOXD_PROJECT_DIR":
 		return p.root, true
 	case "HOME":
 		return p.env.Caller.Home, p.env.Caller.Home != ""
@@ -133,6 +140,9 @@ func (p *hookProgram) word(w, outer hookWord, depth int) error {
 	if depth == 0 && w.value != w.head && textCommands[w.head] {
 		return nil
 	}
+	if managed(p.spec.Source) && w.value == w.head && !strings.Contains(w.value, "/") {
+		return nil // found in PATH, where nothing of the checkout is
+	}
 	whole := depth == 0
 	found, err := p.candidate(w.value, outer, whole)
 	if err != nil || found || depth == maxHookNesting {
@@ -177,7 +187,7 @@ func (p *hookProgram) candidate(value string, outer hookWord, whole bool) (found
 			path = real // by another name into the checkout
 		}
 		if !within(path, p.root) {
-			if filepath.IsAbs(value) && isRegular(path) {
+			if (filepath.IsAbs(value) || managed(p.spec.Source)) && isRegular(path) {
 				p.outside = append(p.outside, path)
 			}
 			continue
@@ -317,85 +327,4 @@ func (p *hookProgram) checkTrust() error {
 		}
 	}
 	return nil
-}
-
-// hookCopies are the checked files in a place of ours.
-type hookCopies struct {
-	command string // with the paths of the copies
-	entries []exec.Entry
-	remove  func() error
-}
-
-// hookView is where copies lie in a mount view.
-const hookView = "/run/sandboxd-hook"
-
-// copyFiles writes the files out and puts their paths into the command.
-func (p *hookProgram) copyFiles() (c hookCopies, err error) {
-	c = hookCopies{command: p.spec.Command, remove: func() error { return nil }}
-	if len(p.files) == 0 {
-		return c, nil
-	}
-	dir, remove, err := p.makeCopyDir()
-	if err != nil {
-		return c, fmt.Errorf("no place for a checked copy of its program: %w", err)
-	}
-	c.remove = remove
-	var b strings.Builder
-	at := 0
-	for i, f := range p.files {
-		sub := filepath.Join(dir, strconv.Itoa(i))
-		copied := filepath.Join(sub, filepath.Base(f.Path))
-		if err := os.Mkdir(sub, 0o755); err != nil {
-			return c, errors.Join(err, remove())
-		}
-		if err := writeCopy(copied, f); err != nil {
-			return c, errors.Join(err, remove())
-		}
-		e := exec.Entry{Path: copied, Access: exec.ReadOnly, Reason: "checked copy of a hook's program"}
-		if p.env.View.MountView {
-			e.Path, e.Source = filepath.Join(hookView, strconv.Itoa(i), filepath.Base(f.Path)), copied
-		}
-		c.entries = append(c.entries, e)
-		if f.start < at {
-			return c, errors.Join(fmt.Errorf("%s stands inside of another name", f.Path), remove())
-		}
-		name := policy.QuoteWord(e.Path)
-		if !f.whole && name != e.Path {
-			return c, errors.Join(fmt.Errorf("%s is named inside of a quoted word, and its name needs quotes of its own", f.Path), remove())
-		}
-		b.WriteString(c.command[at:f.start] + name)
-		at = f.end
-	}
-	c.command = b.String() + c.command[at:]
-	return c, nil
-}
-
-func writeCopy(path string, f HookFile) error {
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(f.Content)
-	return errors.Join(err, out.Chmod(f.mode), out.Close())
-}
-
-// makeCopyDir makes the directory of one run, and removes those that killed runs
-// left: they have lost their lock.
-func (p *hookProgram) makeCopyDir() (dir string, remove func() error, err error) {
-	if p.env.Caller.StateDir == "" {
-		return "", nil, errors.New("no private directory")
-	}
-	if err := makeOwnDir(p.env.Caller.StateDir, p.env.Caller.UID); err != nil {
-		return "", nil, err
-	}
-	part := filepath.Join(p.env.Caller.StateDir, "hooks")
-	if err := makeOwnDir(part, p.env.Caller.UID); err != nil {
-		return "", nil, err
-	}
-	if part, err = filepath.EvalSymlinks(part); err != nil {
-		return "", nil, err
-	}
-	sweepTemp(part)
-	b := &builder{c: p.env.Caller, id: identity{uid: p.env.Caller.UID}}
-	return b.makeTemp(part)
 }

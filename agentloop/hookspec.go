@@ -39,7 +39,11 @@ type HookEnvironment struct {
 	Tier   exec.Tier
 	// Grant is the session's. A hook gets its denials and what it may read.
 	Grant policy.Grant
-	// Workspace is its root, links resolved; hooks start there.
+	// Managed is what the managed policy alone says: its hooks get this in place
+	// of Grant.
+	Managed policy.Grant
+	// Workspace is its root, links resolved; hooks start there, but for those of
+	// the managed policy, which start in /.
 	Workspace string
 	// Mode is told to hooks. Nil leaves it out.
 	Mode func() policy.Mode

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,29 @@ type planCache struct {
 	dir string
 	uid int
 	r   *resolver
+	// memory keeps plans in place of dir, where dir could be the client's.
+	memory *planMemory
+}
+
+// planMemory keeps plans of this process. It is safe for concurrent use.
+type planMemory struct {
+	mu    sync.Mutex
+	texts map[string]string // by name and key
+}
+
+func (m *planMemory) get(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.texts[name]
+}
+
+func (m *planMemory) put(name, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.texts == nil || len(m.texts) >= maxPlans {
+		m.texts = map[string]string{}
+	}
+	m.texts[name] = text
 }
 
 // planAge bounds how long a plan is believed: not every directory is watched
@@ -44,6 +68,9 @@ type planLine struct{ tag, path, arg string }
 // load returns the plan under name, or makes and keeps it. key holds all inputs
 // other than the watched directories.
 func (c planCache) load(name, key string, scan func() plan) plan {
+	if c.memory != nil {
+		return c.remembered(name, key, scan)
+	}
 	file := c.file(name, key)
 	if file != "" {
 		if p, ok := c.read(file, key); ok {
@@ -54,6 +81,18 @@ func (c planCache) load(name, key string, scan func() plan) plan {
 	p := scan()
 	if file != "" && enoughFiles() {
 		c.write(file, key, p, start)
+	}
+	return p
+}
+
+func (c planCache) remembered(name, key string, scan func() plan) plan {
+	if p, ok := parsePlan(c.r, c.memory.get(name+key), key, time.Now()); ok {
+		return p
+	}
+	start := time.Now()
+	p := scan()
+	if text, ok := p.format(key, start); ok && enoughFiles() {
+		c.memory.put(name+key, text)
 	}
 	return p
 }
@@ -152,18 +191,18 @@ const recordEnd = "\x00\n"
 // most 10 ms), hides behind an equal stamp.
 const settle = 20 * time.Millisecond
 
-// write keeps a plan. A failure is no error: the next start scans again.
-func (c planCache) write(file, key string, p plan, start time.Time) {
+// format is a plan as parsePlan reads it; false for one that cannot be kept.
+func (p plan) format(key string, start time.Time) (string, bool) {
 	var b strings.Builder
 	r := newResolver(usualPaths)
 	for _, w := range p.watch {
 		if real, _, err := r.resolve(w); err == nil && time.Unix(0, r.lstat(real).ctime).After(start.Add(-settle)) {
-			return
+			return "", false
 		}
 	}
 	for _, l := range p.lines {
 		if strings.HasPrefix(l.arg, "\n") {
-			return // would read as the end of a record
+			return "", false // would read as the end of a record
 		}
 	}
 	fmt.Fprintf(&b, "%s\x00%d\x00plan\x00%s%s", planVersion, start.Unix(), key, recordEnd)
@@ -174,6 +213,15 @@ func (c planCache) write(file, key string, p plan, start time.Time) {
 		b.WriteString(l.tag + "\x00" + l.path + "\x00" + l.arg + recordEnd)
 	}
 	b.WriteString("end" + recordEnd)
+	return b.String(), true
+}
+
+// write keeps a plan. A failure is no error: the next start scans again.
+func (c planCache) write(file, key string, p plan, start time.Time) {
+	text, ok := p.format(key, start)
+	if !ok {
+		return
+	}
 	dir := filepath.Dir(file)
 	if makeOwnDir(dir, c.uid) != nil {
 		return
@@ -182,7 +230,7 @@ func (c planCache) write(file, key string, p plan, start time.Time) {
 	if err != nil {
 		return
 	}
-	_, err = tmp.WriteString(b.String())
+	_, err = tmp.WriteString(text)
 	if cerr := tmp.Close(); err == nil {
 		err = cerr
 	}

@@ -34,7 +34,9 @@ type PolicyInForce struct {
 	Grant  policy.Grant
 	// ManagedLimits are the limits of the managed policy, which no call exceeds.
 	ManagedLimits policy.GrantLimits
-	Hooks         []HookSpec
+	// ManagedGrant is what the managed policy alone says, for its own hooks.
+	ManagedGrant policy.Grant
+	Hooks        []HookSpec
 	// Agent is the table [agent].
 	Agent AgentConfig
 	// TrustsHook reports whether a person trusted exactly this content of a file

@@ -168,8 +168,11 @@ func (s *Session) install(p PolicyInForce) error {
 			return err
 		}
 	}
-	if s.parts.hooks != nil && own != nil {
-		s.parts.hooks.SetSession(s, own)
+	if s.parts.hooks != nil {
+		if own == nil {
+			own = s.parts.hooks
+		}
+		s.parts.hooks.SetSession(s, own) // in place of those of an earlier policy
 	}
 	p.Generation = s.force.Generation + 1
 	s.force, s.engine = p, engine
@@ -183,7 +186,7 @@ func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
 		return s.parts.hooks, nil
 	}
 	return s.parts.hooks.With(HookRegistryOptions{Specs: p.Hooks, Env: HookEnvironment{
-		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView, Daemon: s.parts.ownDirs}, Grant: p.Grant,
+		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView, Daemon: s.parts.ownDirs}, Grant: p.Grant, Managed: p.ManagedGrant,
 		Workspace: s.workspace, Mode: s.Mode, Trusts: p.TrustsHook,
 	}})
 }

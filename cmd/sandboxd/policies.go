@@ -100,7 +100,7 @@ func (p *policies) load(_ context.Context, peer agentloop.Peer, r agentloop.Sess
 	if err != nil {
 		return agentloop.PolicyInForce{}, err
 	}
-	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), TrustsHook: trustsHook(r.Environ, peer.UID())}
+	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID())}
 	for _, root := range r.Grant.Paths {
 		if root.Access == policy.GrantRead || root.Access == policy.GrantWrite {
 			out.Config.Roots = append(out.Config.Roots, policy.Root{Path: absolute(root.Path, r), Write: root.Access == policy.GrantWrite})

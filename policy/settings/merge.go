@@ -335,6 +335,29 @@ func (e *Effective) Grant() policy.Grant {
 	return g
 }
 
+// ManagedGrant is what the managed policy says by itself, for the hooks that it
+// declares: nothing of another source loosens or tightens it. Variables that it
+// passes on are left out, since their values are the client's.
+func (e *Effective) ManagedGrant() policy.Grant {
+	from := func(s policy.Source) bool { return s.Kind == policy.SourceManaged }
+	g := policy.Grant{Workspace: e.Workspace, PrivateTmp: !from(e.Tmp.From) || e.Tmp.V != "none", Limits: e.ManagedLimits()}
+	for _, p := range e.Paths {
+		if from(p.Source) {
+			g.Paths = append(g.Paths, p)
+		}
+	}
+	for _, v := range e.EnvSet {
+		if from(v.Source) {
+			g.EnvSet = append(g.EnvSet, v.Text)
+		}
+	}
+	if from(e.Syscalls.From) {
+		g.Syscalls = e.Syscalls.V
+	}
+	g.NoExecWrite = from(e.NoExecWrite.From) && e.NoExecWrite.V
+	return g
+}
+
 func texts(entries []Entry) []string {
 	var out []string
 	for _, e := range entries {
