@@ -29,6 +29,15 @@ func (w *world) made(name string) bool {
 	return err == nil
 }
 
+func (w *world) read(name string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.host.path("home/u/w/" + name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // Cases S063, S018 and S043: whatever way a hook stops a call, by its
 // answer or by its failure, the call has no effect and the model learns why.
 func TestStoppedCallHasNoEffect(t *testing.T) {

@@ -88,7 +88,7 @@ func TestNameThatMayMeanTwoFilesIsRefused(t *testing.T) {
 func TestTrustIsNeededFromEverySource(t *testing.T) {
 	b := newHookBench(t)
 	b.file("home/u/w/guard", guardScript, 0o755)
-	for _, kind := range []policy.SourceKind{policy.SourceManaged, policy.SourceUser, policy.SourceCLI, policy.SourceProject, policy.SourceLocalProject} {
+	for _, kind := range []policy.SourceKind{policy.SourceUser, policy.SourceCLI, policy.SourceProject, policy.SourceLocalProject} {
 		res := b.fire(HookSpec{Event: "PreToolUse", Command: "./guard", Source: policy.Source{Kind: kind}}, HookEvent{})
 		if !strings.Contains(res.Reason, "sbx trust") {
 			t.Errorf("%v: a program of the checkout ran untrusted: %q", kind, res.Reason)
