@@ -44,6 +44,8 @@ type Block struct {
 	// Text is that of a text, a thought or a result. A result's text is framed as
 	// data when it is sent, not here.
 	Text string `json:"text,omitempty"`
+	// Name says what a text is from that is framed as data: a file, a task, a hook.
+	Name string `json:"name,omitempty"`
 
 	// CallID pairs a use with its result. It was made by the provider, or by us
 	// for a provider that gives none, and is unique within a conversation.
