@@ -259,7 +259,10 @@ func (d *daemonRun) everyRoute() {
 	ask("POST /api/exec", "/api/exec", d.execBody(in, "ls"), 200, `"outcome":"exited"`)
 	ask("PUT /api/chat/sessions/{id}/permissions/mode", base+"/"+session+"/permissions/mode", `{"mode":"plan"}`, 200, `"mode":"plan"`)
 	ask("PUT /api/chat/sessions/{id}/permissions/mode", base+"/"+session+"/permissions/mode", `{"mode":"moon"}`, 400, "unknown mode")
-	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{}`, 501, "not_implemented")
+	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{"text":" "}`, 400, "the text is empty")
+	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{"text":"hi"}`, 501, "not_implemented")
+	ask("GET /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", "", 200, `"messages":[]`)
+	ask("POST /api/chat/sessions/{id}/compact", base+"/"+session+"/compact", `{}`, 501, "not_implemented")
 	for range 2 { // it may be repeated
 		ask("POST /api/chat/cancel", "/api/chat/cancel", `{"session_id":"`+session+`"}`, 200, `"cancelled":true`)
 	}
@@ -267,6 +270,15 @@ func (d *daemonRun) everyRoute() {
 	d.events(base + "/" + session + "/events")
 	ask("DELETE /api/chat/sessions/{id}", base+"/"+session, "", 200, session)
 	ask("DELETE /api/chat/sessions/{id}", base+"/"+session, "", 404, "no such session")
+
+	talks := "/api/chat/conversations"
+	ask("GET "+talks, talks, "", 200, `{"conversations":[]}`)
+	ask("GET "+talks, talks+"?colour=red", "", 400, "unknown parameter")
+	ask("GET "+talks+"/{id}", talks+"/none", "", 404, "no such conversation")
+	ask("GET "+talks+"/{id}/export", talks+"/none/export?format=pdf", "", 400, "unknown format")
+	ask("DELETE "+talks+"/{id}", talks+"/none", "", 404, "no such conversation")
+	ask("POST /api/chat/sessions", base, `{"cwd":"`+d.Work+`","resume":"none"}`, 404, "no such conversation")
+	ask("POST /api/chat/sessions", base, `{"cwd":"`+d.Work+`","fork":"a","resume":"b"}`, 400, "exclude each other")
 
 	ask("GET /api/approvals", "/api/approvals", "", 200, `{"questions":[]}`)
 	ask("GET /api/approvals/{id}", "/api/approvals/none", "", 404, "no such question")

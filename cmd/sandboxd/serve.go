@@ -28,6 +28,7 @@ type parts struct {
 	runner   *exec.Runner
 	store    *sqlite.Store
 	reader   *sqlite.Reader
+	talks    *sqlite.Conversations
 	sessions *agentloop.Sessions
 	asks     *agentloop.AskQueue
 	policies *policies
@@ -208,13 +209,14 @@ func (d *parts) build(ctx context.Context) error {
 		}
 	}
 	d.server, err = api.NewServer(api.Options{
-		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Metrics: metricsHandler(metrics),
+		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Conversations: d.talks, Metrics: metricsHandler(metrics),
 		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
 		Reload: d.reload, Changed: d.policies.changed, Stop: d.stop, Log: d.log})
 	return err
 }
 
-// openStore opens the audit log. Without it nothing is served: nothing would run.
+// openStore opens the audit log and the conversations. Without the log nothing is
+// served: nothing would run.
 func (d *parts) openStore(metrics *agentloop.Metrics) (err error) {
 	path := filepath.Join(d.o.state, "audit.db")
 	d.store, err = sqlite.Open(path, sqlite.Options{
@@ -231,6 +233,12 @@ func (d *parts) openStore(metrics *agentloop.Metrics) (err error) {
 	}
 	if d.reader, err = sqlite.OpenReader(path); err != nil {
 		return errors.Join(err, d.store.Close())
+	}
+	d.talks, err = sqlite.OpenConversations(filepath.Join(d.o.state, "conversations.db"), sqlite.ConversationOptions{
+		OnProblem: func(err error) { d.log.Error("conversations", "error", err) },
+	})
+	if err != nil {
+		return errors.Join(err, d.reader.Close(), d.store.Close())
 	}
 	return nil
 }
@@ -257,8 +265,8 @@ func (d *parts) close() {
 		}
 	}
 	d.runner.Close()
-	if err := errors.Join(d.reader.Close(), d.store.Close()); err != nil {
-		d.log.Error("audit log", "error", err)
+	if err := errors.Join(d.talks.Close(), d.reader.Close(), d.store.Close()); err != nil {
+		d.log.Error("stores", "error", err)
 	}
 }
 

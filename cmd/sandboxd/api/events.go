@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -42,6 +43,14 @@ func (e *sse) event(id int64, kind string, data []byte) error {
 	return e.send(b.String())
 }
 
+func (e *sse) sessionEvent(ev agentloop.Event) error {
+	text, err := json.Marshal(ev)
+	if err != nil {
+		return err
+	}
+	return e.event(ev.ID, ev.Type, text)
+}
+
 // comment sends a line that clients skip.
 func (e *sse) comment(text string) error { return e.send(": " + text + "\n\n") }
 
@@ -54,7 +63,8 @@ func (e *sse) send(text string) error {
 }
 
 // sessionEvents streams the events of a session from Last-Event-ID on. Where events
-// in between are gone, an event "missed" says so first.
+// in between are gone, an event "missed" says so first. With answers=1 the reader
+// counts as somebody who answers the session's questions.
 func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	one, err := s.session(r)
 	if err != nil {
@@ -64,13 +74,16 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if r.URL.Query().Get("answers") == "1" {
+		defer s.o.Asks.AttachSession(peerOf(r), one.ID(), "session events")()
+	}
 	ctx, cancel := s.untilQuit(r.Context())
 	defer cancel()
 	out, err := beginSSE(w)
 	if err != nil {
 		return nil
 	}
-	_ = followEvents(ctx, one.Events(), after, out)
+	_ = followEvents(ctx, one.Events(), after, out, nil)
 	return nil
 }
 
@@ -91,9 +104,10 @@ func lastEventID(r *http.Request) (int64, error) {
 	return n, nil
 }
 
-// followEvents sends until the session, the client or the daemon ends. A client
-// that is too slow for the ring is told what it missed.
-func followEvents(ctx context.Context, events *agentloop.Events, after int64, out *sse) error {
+// followEvents sends until the session, the client or the daemon ends, or what was
+// there when over was closed is sent. A client that is too slow for the ring is told
+// what it missed.
+func followEvents(ctx context.Context, events *agentloop.Events, after int64, out *sse, over <-chan struct{}) error {
 	for {
 		sub := events.Subscribe(after)
 		if sub.Missed {
@@ -102,7 +116,7 @@ func followEvents(ctx context.Context, events *agentloop.Events, after int64, ou
 				return err
 			}
 		}
-		last, err := pump(ctx, sub, after, out)
+		last, err := pump(ctx, sub, after, out, over)
 		sub.Close()
 		if err != nil || last == after || events.Last() == last {
 			return err // closed by the end of the session, not for being slow
@@ -111,8 +125,11 @@ func followEvents(ctx context.Context, events *agentloop.Events, after int64, ou
 	}
 }
 
+// errOver ends a stream of events that has told all it was to tell.
+var errOver = errors.New("over")
+
 // pump sends one subscription. It returns the id of the last event sent.
-func pump(ctx context.Context, sub *agentloop.Subscription, last int64, out *sse) (int64, error) {
+func pump(ctx context.Context, sub *agentloop.Subscription, last int64, out *sse, over <-chan struct{}) (int64, error) {
 	beat := time.NewTicker(sseHeartbeat)
 	defer beat.Stop()
 	for {
@@ -121,14 +138,25 @@ func pump(ctx context.Context, sub *agentloop.Subscription, last int64, out *sse
 			if !ok {
 				return last, nil
 			}
-			text, err := json.Marshal(e)
-			if err != nil {
-				return last, err
-			}
-			if err := out.event(e.ID, e.Type, text); err != nil {
+			if err := out.sessionEvent(e); err != nil {
 				return last, err
 			}
 			last = e.ID
+		case <-over:
+			for { // what is waiting comes before the end
+				select {
+				case e, ok := <-sub.C:
+					if !ok {
+						return last, nil
+					}
+					if err := out.sessionEvent(e); err != nil {
+						return last, err
+					}
+					last = e.ID
+				default:
+					return last, errOver
+				}
+			}
 		case <-beat.C:
 			if err := out.comment("alive"); err != nil {
 				return last, err

@@ -40,6 +40,7 @@ const (
 	CodeMediaType   Code = "media_type"      // the body is no application/json
 	CodeVersion     Code = "version"         // client and daemon do not understand each other
 	CodePolicy      Code = "policy"          // the policy cannot be read, or says no
+	CodeModel       Code = "model"           // no model can be asked: key, provider, model or price is missing
 	CodeSetup       Code = "setup"           // the sandbox could not be set up
 	CodeBusy        Code = "busy"            // too many connections, jobs or queued calls
 	CodeStopping    Code = "stopping"        // the daemon takes no new calls
@@ -69,7 +70,7 @@ func statusOf(c Code) int {
 		return http.StatusUnsupportedMediaType
 	case CodeVersion:
 		return http.StatusUpgradeRequired
-	case CodeSetup:
+	case CodeSetup, CodeModel:
 		return http.StatusUnprocessableEntity
 	case CodeBusy:
 		return http.StatusTooManyRequests

@@ -90,6 +90,11 @@ func wireTypes() map[string]reflect.Type {
 		"QuestionList": reflect.TypeFor[QuestionList](), "AnswerRequest": reflect.TypeFor[AnswerRequest](),
 		"AnswerOutcome": reflect.TypeFor[agentloop.AnswerOutcome](), "AuditPage": reflect.TypeFor[agentloop.AuditPage](),
 		"AuditReport": reflect.TypeFor[agentloop.AuditReport](), "Health": reflect.TypeFor[Health](), "Done": reflect.TypeFor[Done](),
+		"AgentRequest": reflect.TypeFor[AgentRequest](), "AgentView": reflect.TypeFor[AgentView](), "MessageRequest": reflect.TypeFor[MessageRequest](),
+		"TurnAccepted": reflect.TypeFor[TurnAccepted](), "MessageList": reflect.TypeFor[MessageList](), "CompactRequest": reflect.TypeFor[CompactRequest](),
+		"TurnEnd": reflect.TypeFor[agentloop.TurnEnd](), "TurnCompaction": reflect.TypeFor[agentloop.TurnCompaction](),
+		"ConversationList": reflect.TypeFor[ConversationList](), "ConversationView": reflect.TypeFor[ConversationView](),
+		"Conversation": reflect.TypeFor[agentloop.Conversation](), "Entry": reflect.TypeFor[agentloop.Entry](),
 		"ErrorBody": reflect.TypeFor[faultBody](),
 	}
 }
@@ -161,7 +166,7 @@ func TestReferencesOfTheDocument(t *testing.T) {
 func TestCodesAreDescribed(t *testing.T) {
 	described := readOpenAPI(t).Components.Schemas["ErrorBody"].Properties["error"].Properties["code"].Enum
 	for _, c := range []Code{CodeBadRequest, CodeToken, CodeForbidden, CodeInsideRun, CodeBrowser, CodeNotFound, CodeMethod, CodeConflict,
-		CodeAnswered, CodeTooLarge, CodeMediaType, CodeVersion, CodePolicy, CodeSetup, CodeBusy, CodeStopping, CodeNotRecorded, CodeMissing, CodeInternal} {
+		CodeAnswered, CodeTooLarge, CodeMediaType, CodeVersion, CodePolicy, CodeModel, CodeSetup, CodeBusy, CodeStopping, CodeNotRecorded, CodeMissing, CodeInternal} {
 		if !slices.Contains(described, string(c)) {
 			t.Errorf("the code %s is not described", c)
 		}

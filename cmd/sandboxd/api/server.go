@@ -24,6 +24,11 @@ type Options struct {
 	// Audit answers queries about the audit log. Nil: the routes say that none is
 	// kept.
 	Audit agentloop.AuditReader
+	// Agents makes the agent of a session: conversation is the one it continues,
+	// empty begins one. Nil: messages are refused.
+	Agents func(ctx context.Context, s *agentloop.Session, q AgentRequest, conversation string) (Loop, error)
+	// Conversations are those of agents. Nil: the routes say that none are kept.
+	Conversations agentloop.ConversationArchive
 	// Metrics serves GET /metrics. Nil: the route says that there are none.
 	Metrics http.Handler
 	// JobsDir keeps the logs of jobs. Empty: jobs are refused.
@@ -47,13 +52,14 @@ type Options struct {
 
 // Server answers requests. It is safe for concurrent use.
 type Server struct {
-	o     Options
-	http  *http.Server
-	mux   *http.ServeMux
-	judge *judge
-	jobs  *jobs
-	execs *execSessions
-	start time.Time
+	o      Options
+	http   *http.Server
+	mux    *http.ServeMux
+	judge  *judge
+	jobs   *jobs
+	agents *agents
+	execs  *execSessions
+	start  time.Time
 
 	// base is cancelled when calls must end.
 	base   context.Context
@@ -87,7 +93,7 @@ func NewServer(o Options) (*Server, error) {
 	if s.jobs, err = openJobs(o.JobsDir, o.Log); err != nil {
 		return nil, err
 	}
-	s.execs = newExecSessions(o.Sessions)
+	s.execs, s.agents = newExecSessions(o.Sessions), newAgents(o)
 	s.mux = s.routes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -136,6 +142,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		<-idle // the dispatcher returns when nothing of a call is left
 	}
 	s.cancel()
+	s.agents.close()
 	last, done := context.WithTimeout(context.Background(), lastAnswers)
 	defer done()
 	if err := s.http.Shutdown(last); err != nil {

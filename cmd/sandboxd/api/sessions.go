@@ -19,6 +19,34 @@ type SessionRequest struct {
 	Policy  []Text `json:"policy,omitempty"`
 	Profile Text   `json:"profile,omitempty"`
 	Mode    string `json:"mode,omitempty"`
+	// Agent says which model works in the session. Resume is the conversation that
+	// it goes on with, Fork one that it takes up after entry ForkAt (0: where all
+	// calls have results) in a conversation of its own.
+	Agent  *AgentRequest `json:"agent,omitempty"`
+	Resume string        `json:"resume,omitempty"`
+	Fork   string        `json:"fork,omitempty"`
+	ForkAt int64         `json:"fork_at,omitempty"`
+}
+
+// check compares the fields with each other.
+func (q *SessionRequest) check() error {
+	switch {
+	case !filepath.IsAbs(string(q.Cwd)):
+		return fault(CodeBadRequest, "write it from / on", "cwd %q is not absolute", q.Cwd)
+	case q.Resume != "" && q.Fork != "":
+		return fault(CodeBadRequest, "", "resume and fork exclude each other")
+	case q.ForkAt != 0 && q.Fork == "":
+		return fault(CodeBadRequest, "", "fork_at without fork")
+	case q.ForkAt < 0:
+		return fault(CodeBadRequest, "", "fork_at is the number of an entry")
+	}
+	if q.Agent == nil && (q.Resume != "" || q.Fork != "") {
+		q.Agent = &AgentRequest{}
+	}
+	if q.Agent == nil {
+		return nil
+	}
+	return q.Agent.check()
 }
 
 // Session is a session as the API shows it: without its environment, which holds
@@ -33,6 +61,8 @@ type Session struct {
 	Generation int64    `json:"policy_generation"`
 	Warnings   []string `json:"warnings,omitempty"`
 	Cancelled  bool     `json:"cancelled,omitempty"`
+	// Agent is the model that works in it, if one does.
+	Agent *AgentView `json:"agent,omitempty"`
 }
 
 // SessionList is the answer of GET /api/chat/sessions.
@@ -40,8 +70,9 @@ type SessionList struct {
 	Sessions []Session `json:"sessions"`
 }
 
-func shown(s *agentloop.Session) Session {
-	return Session{SessionState: s.State(), Generation: s.Generation(), Warnings: s.Warnings(), Cancelled: s.Cancelled()}
+func (s *Server) shown(one *agentloop.Session) Session {
+	return Session{SessionState: one.State(), Generation: one.Generation(), Warnings: one.Warnings(), Cancelled: one.Cancelled(),
+		Agent: s.agents.peek(one.ID()).view()}
 }
 
 func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
@@ -49,8 +80,8 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	if !filepath.IsAbs(string(q.Cwd)) {
-		return fault(CodeBadRequest, "write it from / on", "cwd %q is not absolute", q.Cwd)
+	if err := q.check(); err != nil {
+		return err
 	}
 	end, err := s.begin()
 	if err != nil {
@@ -66,13 +97,26 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if q.Agent != nil {
+		req.Agent, req.Keys = true, q.Agent.Keys
+	}
 	freeTimes(w)
 	made, err := s.o.Sessions.Create(r.Context(), peer, req)
 	if err != nil {
 		return sessionFault(err)
 	}
+	if q.Agent != nil {
+		conversation, err := s.continued(r, made, q)
+		if err == nil {
+			err = s.startAgent(r.Context(), made, q.Agent, conversation)
+		}
+		if err != nil {
+			s.agents.drop(made.ID())
+			return errors.Join(err, s.o.Sessions.Close(context.WithoutCancel(r.Context()), made.ID(), peer, "its agent could not be made"))
+		}
+	}
 	answerTime(w)
-	writeJSON(w, http.StatusCreated, shown(made))
+	writeJSON(w, http.StatusCreated, s.shown(made))
 	return nil
 }
 
@@ -80,7 +124,7 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
 	out := SessionList{Sessions: []Session{}}
 	for _, st := range s.o.Sessions.List(peerOf(r)) {
 		if one, err := s.o.Sessions.Get(st.ID, peerOf(r)); err == nil {
-			out.Sessions = append(out.Sessions, shown(one))
+			out.Sessions = append(out.Sessions, s.shown(one))
 		}
 	}
 	writeJSON(w, http.StatusOK, out)
@@ -119,7 +163,7 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, shown(one))
+	writeJSON(w, http.StatusOK, s.shown(one))
 	return nil
 }
 
@@ -132,21 +176,14 @@ func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) error {
 	if err := s.o.Sessions.Close(r.Context(), one.ID(), peerOf(r), "closed by "+who(r)); err != nil {
 		return sessionFault(err)
 	}
+	s.agents.drop(one.ID())
 	answerTime(w)
-	writeJSON(w, http.StatusOK, shown(one))
+	writeJSON(w, http.StatusOK, s.shown(one))
 	return nil
 }
 
 // who names the peer in records.
 func who(r *http.Request) string { return fmt.Sprintf("uid %d", peerOf(r).UID()) }
-
-// postMessage is the way to the model, which this version does not have.
-func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.session(r); err != nil {
-		return err
-	}
-	return fault(CodeMissing, "POST /api/exec with session_id runs calls in a session", "this version has no agent loop that answers messages")
-}
 
 // CancelRequest names the session to cancel.
 type CancelRequest struct {
@@ -164,7 +201,7 @@ func (s *Server) cancelSession(w http.ResponseWriter, r *http.Request) error {
 		return sessionFault(err)
 	}
 	one.Cancel(who(r))
-	writeJSON(w, http.StatusOK, shown(one))
+	writeJSON(w, http.StatusOK, s.shown(one))
 	return nil
 }
 
@@ -268,7 +305,7 @@ func (s *Server) setMode(w http.ResponseWriter, r *http.Request) error {
 	if err := one.SetMode(mode); err != nil {
 		return sessionFault(err)
 	}
-	writeJSON(w, http.StatusOK, shown(one))
+	writeJSON(w, http.StatusOK, s.shown(one))
 	return nil
 }
 

@@ -1,0 +1,205 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"sandboxd/agentloop"
+)
+
+// archive is where conversations are kept.
+func (s *Server) archive() (agentloop.ConversationArchive, error) {
+	if s.o.Conversations == nil {
+		return nil, fault(CodeMissing, "", "this daemon keeps no conversations")
+	}
+	return s.o.Conversations, nil
+}
+
+// maxListed bounds the heads of one answer.
+const maxListed = 1000
+
+func (s *Server) listConversations(w http.ResponseWriter, r *http.Request) error {
+	from, err := s.archive()
+	if err != nil {
+		return err
+	}
+	v := r.URL.Query()
+	for name := range v {
+		if !slices.Contains([]string{"workspace", "limit", "agents"}, name) {
+			return fault(CodeBadRequest, "see GET /api/openapi.json", "unknown parameter %q", name)
+		}
+	}
+	q := agentloop.ConversationQuery{UID: peerOf(r).UID(), Workspace: v.Get("workspace"), Agents: v.Get("agents") == "1"}
+	if peerOf(r).Admin {
+		q.UID = -1
+	}
+	if text := v.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fault(CodeBadRequest, "", "limit=%q is no number above zero", text)
+		}
+		q.Limit = min(n, maxListed)
+	}
+	heads, err := from.List(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, ConversationList{list(heads)})
+	return nil
+}
+
+// conversation is the one that id names, if the peer may see it.
+func (s *Server) conversation(r *http.Request, id string) (ConversationView, error) {
+	from, err := s.archive()
+	if err != nil {
+		return ConversationView{}, err
+	}
+	head, entries, err := from.Conversation(r.Context(), id)
+	if peer := peerOf(r); err == nil && !peer.Admin && peer.UID() != head.UID {
+		err = agentloop.ErrNoConversation
+	}
+	if err != nil {
+		return ConversationView{}, agentFault(err)
+	}
+	return ConversationView{head, list(entries)}, nil
+}
+
+// ownConversation is conversation for requests that change or continue it.
+func (s *Server) ownConversation(r *http.Request, id string) (ConversationView, error) {
+	c, err := s.conversation(r, id)
+	if uid := peerOf(r).UID(); err == nil && uid != 0 && uid != c.Conversation.UID {
+		err = fault(CodeForbidden, "", "the conversation is uid %d's", c.Conversation.UID)
+	}
+	return c, err
+}
+
+func (s *Server) getConversation(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.conversation(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, c)
+	return nil
+}
+
+// exportConversation writes a conversation for a program (JSON lines: the head, then
+// each entry) or for people (Markdown).
+func (s *Server) exportConversation(w http.ResponseWriter, r *http.Request) error {
+	format := r.URL.Query().Get("format")
+	write := writeLines
+	kind := "application/x-ndjson"
+	switch format {
+	case "", "jsonl":
+	case "markdown":
+		write, kind = writeMarkdown, "text/markdown; charset=utf-8"
+	default:
+		return fault(CodeBadRequest, "one of jsonl, markdown", "unknown format %q", format)
+	}
+	c, err := s.conversation(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	_ = write(w, c) // who has gone gets no answer
+	return nil
+}
+
+// deleteConversation removes one for good. Its audit rows stay.
+func (s *Server) deleteConversation(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
+	if _, err := s.ownConversation(r, id); err != nil {
+		return err
+	}
+	if err := s.agents.release(id, nil); err != nil {
+		return err
+	}
+	freeTimes(w)
+	if err := s.o.Conversations.DeleteConversation(r.Context(), id); err != nil {
+		return agentFault(err)
+	}
+	answerTime(w)
+	writeJSON(w, http.StatusOK, Done{true})
+	return nil
+}
+
+// continued is the conversation that a new session goes on with: the one to resume,
+// or a fork of it. Empty: a new one.
+func (s *Server) continued(r *http.Request, one *agentloop.Session, q SessionRequest) (string, error) {
+	id := q.Resume
+	if id == "" {
+		id = q.Fork
+	}
+	if id == "" {
+		return "", nil
+	}
+	c, err := s.ownConversation(r, id)
+	if err != nil {
+		return "", err
+	}
+	head := c.Conversation
+	switch {
+	case head.Agent != "":
+		return "", fault(CodeConflict, "resume the one it belongs to: "+head.Parent, "it is the conversation of a sub-agent")
+	case head.Workspace != one.Workspace():
+		return "", fault(CodeConflict, "work there, or begin a new one", "the conversation is about %s, the session works in %s", head.Workspace, one.Workspace())
+	case q.Fork == "":
+		return id, nil
+	}
+	at, err := forkPoint(c.Entries, q.ForkAt)
+	if err != nil {
+		return "", err
+	}
+	now := time.Now().UTC()
+	fork := agentloop.Conversation{ID: agentloop.NewID("conversation"), UID: head.UID, Session: one.ID(), Workspace: head.Workspace,
+		Title: head.Title, Provider: head.Provider, Model: head.Model, Created: now, Changed: now}
+	err = s.o.Conversations.ForkConversation(r.Context(), id, at, fork)
+	if errors.Is(err, agentloop.ErrNoEntry) {
+		return "", fault(CodeBadRequest, "", "%v", err)
+	}
+	return fork.ID, err
+}
+
+// forkPoint checks that a conversation can be taken up after entry at: every call
+// before has its result. 0 means the last such entry.
+func forkPoint(entries []agentloop.Entry, at int64) (int64, error) {
+	open := map[string]bool{}
+	before, after := int64(0), int64(0)
+	for _, e := range entries {
+		switch {
+		case e.Kind == agentloop.EntryCompact:
+			clear(open)
+		case e.Kind == agentloop.EntryResult && e.Block != nil:
+			delete(open, e.Block.CallID)
+		case e.Message != nil && e.Message.Role == agentloop.RoleAssistant:
+			for _, use := range e.Message.Uses() {
+				open[use.CallID] = true
+			}
+		}
+		if len(open) > 0 || e.Kind == agentloop.EntryStarted {
+			continue
+		}
+		if at == 0 || e.Seq <= at {
+			before = e.Seq
+		} else if after == 0 {
+			after = e.Seq
+		}
+	}
+	switch {
+	case before == at && at > 0, at == 0 && (before > 0 || len(entries) == 0):
+		return before, nil
+	case len(entries) == 0 || at > entries[len(entries)-1].Seq || at < 0:
+		return 0, fault(CodeBadRequest, "", "the conversation has no entry %d: %d are there", at, len(entries))
+	}
+	hint := fmt.Sprintf("fork at %d", before)
+	if after > 0 {
+		hint += fmt.Sprintf(" or %d", after)
+	}
+	return 0, fault(CodeConflict, hint, "entry %d is in the middle of a step: calls before it have no result", at)
+}
