@@ -22,15 +22,15 @@ type confined struct {
 
 // confine is hop 4: what was decided becomes what the kernel holds. All files are
 // looked at with the rights of the session's user.
-func (d *Dispatcher) confine(r *ToolRun, argv []string) (*confined, error) {
+func (d *Dispatcher) confine(r *ToolRun, c Command) (*confined, error) {
 	p := &confined{}
 	var err error
-	inner := r.Session.asUser(func() { err = d.build(p, r, argv) })
+	inner := r.Session.asUser(func() { err = d.build(p, r, c) })
 	r.grant = p.grant
 	return p, errors.Join(inner, err)
 }
 
-func (d *Dispatcher) build(p *confined, r *ToolRun, argv []string) error {
+func (d *Dispatcher) build(p *confined, r *ToolRun, c Command) error {
 	s := r.Session
 	p.report.Cleanup = func() error { return nil }
 	caller := s.peer.Caller
@@ -39,13 +39,16 @@ func (d *Dispatcher) build(p *confined, r *ToolRun, argv []string) error {
 	if err != nil {
 		return err
 	}
+	if c.Own != "" {
+		g.Paths = append(g.Paths, policy.PathGrant{Path: c.Own, Access: policy.GrantRead, Source: policy.Source{Kind: policy.SourceManaged}})
+	}
 	view := HostView{
 		MountView:  d.o.Host.MountView && r.Call.Tier != exec.TierBase,
 		Protected:  protectedNames(g.Workspace, caller),
 		Daemon:     d.o.OwnDirs,
 		BestEffort: r.Call.BestEffort,
 	}
-	spec, report, err := Build(g, caller, view, argv)
+	spec, report, err := Build(g, caller, view, c.Argv)
 	report.Gaps = append(report.Gaps, gaps...)
 	p.spec, p.report = spec, report
 	if err != nil {
@@ -340,7 +343,7 @@ func (d *Dispatcher) Plan(s *Session, c ToolCall) (exec.Spec, Report, error) {
 	if len(argv) == 0 {
 		argv = []string{"true"}
 	}
-	p, err := d.confine(r, argv)
+	p, err := d.confine(r, Command{Argv: argv})
 	if err == nil {
 		p.connect(r, Command{})
 	}

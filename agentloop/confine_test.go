@@ -397,7 +397,7 @@ func TestSelfTestTriesADeniedRead(t *testing.T) {
 	// A sandbox that does not hold: the same, with what should be denied granted.
 	for _, path := range []string{w.host.path("home/u/w/.env"), w.s.Workspace()} {
 		r := &ToolRun{Call: ToolCall{Call: policy.Call{Tool: "run_bash"}}, Session: w.s, d: w.d, result: &ToolResult{}}
-		p, err := w.d.confine(r, []string{"sh", "-c", ":"})
+		p, err := w.d.confine(r, Command{Argv: []string{"sh", "-c", ":"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,10 +134,7 @@ type handling struct {
 func (h *handling) hop(name, text string) { h.d.trace(&h.res, name, text) }
 
 func (h *handling) fail(err error) {
-	h.res.Err, h.res.Error = err, err.Error()
-	if !h.s.local() {
-		h.res.Error = h.s.secrets.Mask(h.res.Error)
-	}
+	h.res.Err, h.res.Error = err, h.s.masked(err.Error())
 }
 
 // do is the list of hops.

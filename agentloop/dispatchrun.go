@@ -56,7 +56,7 @@ func (h *handling) post(ctx context.Context) {
 // runCommand is hops 4 to 7: it turns the grant into a Spec, runs it, and looks
 // at what it left.
 func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*exec.Result, error) {
-	p, err := d.confine(r, c.Argv)
+	p, err := d.confine(r, c)
 	r.result.Plan, r.result.Spec = p.report, p.spec
 	d.trace(r.result, hopConfine, "")
 	if err != nil {
@@ -121,6 +121,7 @@ func (p *confined) connect(r *ToolRun, c Command) {
 	io := r.Call.IO
 	p.spec.Stdin, p.spec.Stdout, p.spec.Stderr = io.Stdin, io.Stdout, io.Stderr
 	p.spec.TTY, p.spec.Signals, p.spec.PassFDs = io.TTY, io.Signals, io.PassFDs
+	p.spec.Watch = io.Output
 	if c.Stdin != nil {
 		p.spec.Stdin = c.Stdin
 	}

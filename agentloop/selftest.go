@@ -26,7 +26,7 @@ func (e *SelfTestError) Error() string {
 // which nothing works does not pass.
 func (d *Dispatcher) SelfTest(ctx context.Context, s *Session) error {
 	r := &ToolRun{Call: ToolCall{Call: policy.Call{Tool: "run_bash", Cwd: s.workspace}}, Session: s, d: d, result: &ToolResult{}}
-	p, err := d.confine(r, []string{systemProgram("sh"), "-c", ":"})
+	p, err := d.confine(r, Command{Argv: []string{systemProgram("sh"), "-c", ":"}})
 	if err != nil {
 		return err
 	}

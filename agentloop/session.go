@@ -28,6 +28,7 @@ type Session struct {
 	events    *Events
 	secrets   *Redactor
 	keys      providerKeys
+	files     FileState
 	steps     atomic.Int64
 	// revision changes with everything that may change a decision.
 	revision atomic.Int64
@@ -89,6 +90,14 @@ func (s *Session) Workspace() string { return s.workspace }
 
 // Redactor masks the session's secrets.
 func (s *Session) Redactor() *Redactor { return s.secrets }
+
+// masked is a text with the session's secrets masked.
+func (s *Session) masked(text string) string {
+	if s.local() {
+		return text
+	}
+	return s.secrets.Mask(text)
+}
 
 // local says that nothing of the session is kept or told to anybody else: the
 // start of sbx run has no time for masks and events that nobody sees.

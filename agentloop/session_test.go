@@ -463,7 +463,7 @@ func TestWorkingDirectoryIsLimitedToTheRoots(t *testing.T) {
 	// The same by the directory of the call itself, which no rule looked at.
 	for dir, want := range map[string]bool{sub: true, granted: true, "/usr": false, "/": false, "/tmp": false} {
 		r := &ToolRun{Call: ToolCall{Call: policy.Call{Tool: "run_bash", Cwd: dir}}, Session: w.s, d: w.d, result: &ToolResult{}}
-		p, err := w.d.confine(r, []string{"true"})
+		p, err := w.d.confine(r, Command{Argv: []string{"true"}})
 		if (err == nil) != want {
 			t.Errorf("%q: %v", dir, err)
 		}

@@ -55,6 +55,9 @@ type Command struct {
 	Stdin *os.File
 	// Stdout is nil for the call's own, or a capture.
 	Stdout io.Writer
+	// Own is an executable of ours that the command is: it is granted for reading
+	// and execution, that one file and for this command alone. Empty: none.
+	Own string
 }
 
 // ToolRun is one call of a tool after it was decided. It is used by the tool's
@@ -79,6 +82,20 @@ type output struct{ stdout, stderr string }
 
 // Agent is the loop that the call belongs to; nil for a call of another face.
 func (r *ToolRun) Agent() *Agent { return r.Call.Loop }
+
+// Decision is what allowed the call.
+func (r *ToolRun) Decision() policy.Decision { return r.result.Decision }
+
+// Expand makes a path of the call absolute, as the decision did: from the
+// directory of the call, or from the home for "~".
+func (r *ToolRun) Expand(path string) string { return r.Session.expand(path, r.Call.Cwd) }
+
+// MaxFileBytes is the most that a file tool of this call may read whole or write;
+// zero means that the policy sets no limit.
+func (r *ToolRun) MaxFileBytes() int64 { return r.Session.inForce().Config.MaxFileSize }
+
+// Changed tells what a call did to a file, as a unified diff for people.
+func (r *ToolRun) Changed(diff string) { r.result.Diff = r.Session.masked(diff) }
 
 // Note adds a fact that people must be told.
 func (r *ToolRun) Note(format string, args ...any) {

@@ -10,6 +10,9 @@ import (
 	"sandboxd/policy"
 )
 
+// BashTool is run_bash: every dispatcher has it.
+func BashTool() Tool { return bashTool{} }
+
 // bashTool runs a script, or one command without a shell.
 type bashTool struct{}
 

@@ -43,6 +43,10 @@ type CallIO struct {
 	// stop when it has ended. Until then a signal ends the caller as usual.
 	Listen  func() (signals <-chan os.Signal, stop func(), err error)
 	PassFDs []exec.PassFD
+	// Output, if not nil, gets the pieces of an output that is captured, as they
+	// come: stream is "stdout" or "stderr". It is called by two goroutines at once,
+	// must not wait, and must not keep the piece.
+	Output func(stream string, piece []byte)
 }
 
 // ToolResult is what became of a call. There is always one, also for a call that
@@ -56,6 +60,8 @@ type ToolResult struct {
 	Ran    bool         `json:"ran"`
 	Exec   *exec.Result `json:"exec,omitempty"`
 	Output string       `json:"output,omitempty"`
+	// Diff is what the call did to a file, as a unified diff; empty for none.
+	Diff string `json:"diff,omitempty"`
 	// Error is one line for the model and for people; empty for a call that did
 	// what it was asked to, whatever status its command had. Err is the same for
 	// a caller that branches.

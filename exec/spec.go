@@ -173,6 +173,10 @@ type Spec struct {
 	// Stdout and Stderr receive the output as it comes. Nil captures it into
 	// the Result instead.
 	Stdout, Stderr io.Writer
+	// Watch, if not nil, also gets the pieces of what is captured, as they come:
+	// stream is "stdout" or "stderr". It is called by two goroutines at once, and
+	// holds up the command while it runs. It must not keep the piece.
+	Watch func(stream string, piece []byte)
 	// TTY asks for an own pseudo-terminal, connected to this terminal.
 	TTY *os.File
 	// BeforeStart is called while the view is made: the command starts after it

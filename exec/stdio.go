@@ -157,8 +157,23 @@ func (s *stdio) openOutput(i int, to io.Writer, l *launch) (*output, error) {
 	if to == nil {
 		o.capture = newCapture(l.limits.OutputBytes, l.limits.OutputFileBytes, l.spec.OpenOutput)
 		o.to = o.capture
+		if watch := l.spec.Watch; watch != nil {
+			o.to = watched{o.capture, watch, [...]string{"stdout", "stderr"}[i-1]}
+		}
 	}
 	return o, nil
+}
+
+// watched is a capture whose pieces are also given to [Spec.Watch].
+type watched struct {
+	*capture
+	watch  func(stream string, piece []byte)
+	stream string
+}
+
+func (w watched) Write(b []byte) (int, error) {
+	w.watch(w.stream, b)
+	return w.capture.Write(b)
 }
 
 // closeChild closes the ends that the command has now.

@@ -26,6 +26,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
+
+	"sandboxd/agentloop/tools"
 )
 
 // version is set by the Makefile through -ldflags -X; otherwise the go command's
@@ -33,6 +35,7 @@ import (
 var version string
 
 func main() {
+	tools.HelperMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)

@@ -16,6 +16,7 @@ import (
 
 	"sandboxd/agentloop"
 	"sandboxd/agentloop/sqlite"
+	"sandboxd/agentloop/tools"
 	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/exec"
 	"sandboxd/policy"
@@ -188,7 +189,7 @@ func (d *parts) build(ctx context.Context) error {
 		return err
 	}
 	dispatcher, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{
-		Runner: runner, Host: host, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
+		Runner: runner, Host: host, Tools: tools.All(tools.Options{}), Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
 		Results:    agentloop.NewResultFiles(agentloop.ResultFilesOptions{}),
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {

@@ -1,0 +1,295 @@
+package tools
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
+)
+
+// grepRequest asks for what matches a regular expression.
+type grepRequest struct {
+	Pattern       string   `json:"pattern"`
+	Globs         []string `json:"globs,omitempty"` // of paths; "!" excludes
+	Names         []string `json:"names,omitempty"` // of a language; one must match
+	Mode          string   `json:"mode"`
+	Before, After int      `json:",omitempty"`
+	Head, Offset  int      `json:",omitempty"`
+	Fold          bool     `json:"fold,omitempty"`
+	Multiline     bool     `json:"multiline,omitempty"`
+}
+
+// search is one grep on its way.
+type search struct {
+	q       *grepRequest
+	re      *regexp.Regexp
+	quick   bool // the whole content can be asked first
+	a       *answer
+	w       *walker
+	hits    int // files or lines so far
+	bytes   int
+	skipped int // files too large
+}
+
+func handleGrep(q request, a *answer) error {
+	p, err := at(q)
+	if err != nil {
+		return err
+	}
+	a.Real = p.real
+	s := &search{q: q.Grep, a: a}
+	if err := s.compile(); err != nil {
+		return err
+	}
+	if p.exists && p.isRegular() {
+		f, err := p.openFile()
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		s.w = &walker{}
+		s.file(f, p.real)
+		s.finish()
+		return nil
+	}
+	f, err := p.openDir()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.w = newWalker(p, false)
+	s.w.visit = func(rel, name string, dir int, kind os.FileMode) bool {
+		if !kind.IsRegular() || !s.wanted(rel, name) {
+			return true
+		}
+		f, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, name)
+		if err != nil {
+			return true // not to be read: as if it were not there
+		}
+		defer f.Close()
+		return s.file(f, path.Join(p.real, rel))
+	}
+	s.w.walk(f)
+	s.finish()
+	return nil
+}
+
+func (s *search) finish() {
+	s.a.Cut = s.w.cut
+	if s.skipped > 0 {
+		note := fmt.Sprintf("%d files larger than %d bytes were not searched", s.skipped, maxWholeFile)
+		s.a.Cut = strings.TrimPrefix(s.a.Cut+"; "+note, "; ")
+	}
+}
+
+// compile checks expression and patterns.
+func (s *search) compile() (err error) {
+	flags := "m"
+	if s.q.Fold {
+		flags += "i"
+	}
+	if s.q.Multiline {
+		flags += "s"
+	}
+	if s.re, err = regexp.Compile("(?" + flags + ")" + s.q.Pattern); err != nil {
+		return fmt.Errorf("pattern: %w", err)
+	}
+	// A line that matches alone matches in the whole too, unless the expression
+	// knows where a text begins or ends.
+	s.quick = !strings.Contains(s.q.Pattern, `\A`) && !strings.Contains(s.q.Pattern, `\z`)
+	for _, g := range s.q.Globs {
+		if !doublestar.ValidatePattern(strings.TrimPrefix(g, "!")) {
+			return fmt.Errorf("glob %q: %w", g, doublestar.ErrBadPattern)
+		}
+	}
+	return nil
+}
+
+// wanted reports whether a file is one of those to be searched.
+func (s *search) wanted(rel, name string) bool {
+	if len(s.q.Names) > 0 && !globAny(s.q.Names, rel, name) {
+		return false
+	}
+	included, any := false, false
+	for _, g := range s.q.Globs {
+		if pattern, not := strings.CutPrefix(g, "!"); not {
+			if globAny([]string{pattern}, rel, name) {
+				return false
+			}
+			continue
+		}
+		any = true
+		included = included || globAny([]string{g}, rel, name)
+	}
+	return included || !any
+}
+
+// globAny matches patterns with a slash against the path, others against the name.
+func globAny(patterns []string, rel, name string) bool {
+	for _, g := range patterns {
+		subject := name
+		if strings.Contains(g, "/") {
+			subject = rel
+			g = strings.TrimPrefix(g, "/")
+		}
+		if doublestar.MatchUnvalidated(g, subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// file searches one file and reports whether the search goes on.
+func (s *search) file(f *os.File, real string) bool {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return true
+	}
+	content, err := readWhole(f)
+	if errors.Is(err, errTooLarge) {
+		s.skipped++
+		return true
+	}
+	if err != nil {
+		return true
+	}
+	kind := encodingOf(content[:min(len(content), headBytes)], len(content) <= headBytes)
+	if kind == encodingBinary {
+		return true
+	}
+	if kind != encodingUTF8 && kind != encodingOther {
+		content = []byte(decode(content, kind))
+	}
+	if (s.quick || s.q.Multiline) && !s.re.Match(content) {
+		return true
+	}
+	lines := bytes.Split(bytes.TrimSuffix(content, []byte("\n")), []byte("\n"))
+	hit := s.matches(content, lines)
+	if len(hit) == 0 {
+		return true
+	}
+	if s.q.Mode != grepContent {
+		return s.add(found{Path: real, Count: len(hit)})
+	}
+	return s.addLines(real, lines, hit)
+}
+
+// matches lists the numbers of the matching lines, from 0.
+func (s *search) matches(content []byte, lines [][]byte) (hit []int) {
+	if !s.q.Multiline {
+		for i, line := range lines {
+			if s.re.Match(bytes.TrimSuffix(line, []byte("\r"))) {
+				hit = append(hit, i)
+			}
+		}
+		return hit
+	}
+	starts := make([]int, len(lines))
+	at := 0
+	for i, line := range lines {
+		starts[i] = at
+		at += len(line) + 1
+	}
+	lineOf := func(offset int) int { return sort.SearchInts(starts, offset+1) - 1 }
+	for _, m := range s.re.FindAllIndex(content, maxHead) {
+		first, last := lineOf(m[0]), lineOf(max(m[1]-1, m[0]))
+		for i := first; i <= last; i++ {
+			if len(hit) == 0 || hit[len(hit)-1] < i {
+				hit = append(hit, i)
+			}
+		}
+	}
+	return hit
+}
+
+// add takes a file into the answer, within its bounds.
+func (s *search) add(f found) bool {
+	if s.hits++; s.hits <= s.q.Offset {
+		return true
+	}
+	if s.full(len(f.Path)) {
+		return false
+	}
+	s.a.Found = append(s.a.Found, f)
+	return true
+}
+
+// full reports whether the answer has no place for another hit of so many bytes.
+func (s *search) full(bytes int) bool {
+	s.bytes += bytes
+	switch {
+	case s.hits > s.q.Offset+s.q.Head:
+		s.w.cut = fmt.Sprintf("there are more; go on with offset %d", s.q.Offset+s.q.Head)
+	case s.bytes > maxReadBytes:
+		s.w.cut = fmt.Sprintf("the answer would be longer than %d bytes; go on with offset %d", maxReadBytes, s.hits-1)
+	default:
+		return false
+	}
+	return true
+}
+
+// addLines takes the matching lines of a file, and those around them.
+func (s *search) addLines(real string, lines [][]byte, hit []int) bool {
+	f := found{Path: real, Count: len(hit)}
+	next, more := 0, true // the first line that is not in the answer yet
+	for k, i := range hit {
+		if s.hits++; s.hits <= s.q.Offset {
+			continue
+		}
+		text := shownLine(lines[i])
+		if s.full(len(real) + len(text)) {
+			more = false
+			break
+		}
+		for j := max(i-s.q.Before, next); j < i; j++ {
+			f.Lines = append(f.Lines, s.beside(lines, j))
+		}
+		f.Lines = append(f.Lines, foundLine{Number: i + 1, Text: text})
+		until := min(i+s.q.After, len(lines)-1)
+		if k+1 < len(hit) {
+			until = min(until, hit[k+1]-1)
+		}
+		for j := i + 1; j <= until; j++ {
+			f.Lines = append(f.Lines, s.beside(lines, j))
+		}
+		next = until + 1
+	}
+	if len(f.Lines) > 0 {
+		s.a.Found = append(s.a.Found, f)
+	}
+	return more
+}
+
+func (s *search) beside(lines [][]byte, j int) foundLine {
+	text := shownLine(lines[j])
+	s.bytes += len(text)
+	return foundLine{Number: j + 1, Text: text, Context: true}
+}
+
+// shownLine is a line within the bound of a line, as valid UTF-8.
+func shownLine(line []byte) string {
+	const most = 500
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	cut := 0
+	if len(line) > most {
+		end := most
+		for end > 0 && !utf8.RuneStart(line[end]) {
+			end--
+		}
+		cut = len(line) - end
+		line = line[:end]
+	}
+	text := strings.ToValidUTF8(string(line), "\uFFFD")
+	if cut > 0 {
+		text += fmt.Sprintf(" [... %d more bytes in this line]", cut)
+	}
+	return text
+}

@@ -1,0 +1,207 @@
+package tools
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"sandboxd/agentloop"
+)
+
+// writeRequest asks for a file to be written or edited.
+type writeRequest struct {
+	Content *string `json:"content,omitempty"`
+	Edits   []edit  `json:"edits,omitempty"`
+	// Seen is what the conversation last saw of the file; nil: nothing.
+	Seen *agentloop.FileStamp `json:"seen,omitempty"`
+	// Most bounds the new content, in bytes; zero: only the limit of the process.
+	Most int64 `json:"most,omitempty"`
+}
+
+// handleWrite changes a file if it is as the conversation saw it. Of two writers of
+// one file at a time the second finds it changed.
+func handleWrite(q request, a *answer) error {
+	p, err := at(q)
+	if err != nil {
+		return err
+	}
+	w := q.Write
+	if p.exists && !p.isRegular() {
+		return fmt.Errorf("%s is %s, not a file", p.path, p.kind())
+	}
+	if !p.exists && w.Content == nil {
+		return fmt.Errorf("%s: no such file; file_write makes one", p.path)
+	}
+	if p.exists && p.stat.Size > maxWholeFile {
+		return tooLarge(p)
+	}
+	if p.exists && w.Seen == nil {
+		return fmt.Errorf("%s has not been read in this conversation: read it with read_file first, so that nothing in it is lost", p.path)
+	}
+	a.Real = p.real
+	if !p.exists {
+		return createFile(p, w, a)
+	}
+	held, err := hold(p)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	return changeFile(p, held, w, a)
+}
+
+func tooLarge(p *place) error {
+	return fmt.Errorf("%s is larger than %d bytes: file tools do not change it", p.path, maxWholeFile)
+}
+
+// createFile makes a file that must not be there yet, and the directories to it.
+func createFile(p *place, w *writeRequest, a *answer) error {
+	content := []byte(*w.Content)
+	if err := checkSize(p, len(content), w.Most); err != nil {
+		return err
+	}
+	undo, err := p.makeParents()
+	if err != nil {
+		return err
+	}
+	if err := p.create(content); err != nil {
+		undo()
+		return err
+	}
+	a.Text = fmt.Sprintf("wrote %d bytes to %s, a new file", len(content), p.path)
+	a.Diff = strings.Replace(unified(filepath.Base(p.real), "", *w.Content), "--- a/"+filepath.Base(p.real), "--- /dev/null", 1)
+	return p.stampNow(content, a)
+}
+
+// changeFile gives a file that is held its new content.
+func changeFile(p *place, held *held, w *writeRequest, a *answer) error {
+	old, err := readWhole(held.file)
+	if errors.Is(err, errTooLarge) {
+		return tooLarge(p)
+	}
+	if err != nil {
+		return p.fail("read", err)
+	}
+	if err := unchanged(p, old, *w.Seen); err != nil {
+		return err
+	}
+	next, done, err := w.next(p, old)
+	if err != nil {
+		return err
+	}
+	if err := checkSize(p, len(next), w.Most); err != nil {
+		return err
+	}
+	note := ""
+	if !bytes.Equal(old, next) {
+		if note, err = p.replace(held, old, next); err != nil {
+			return err
+		}
+	}
+	a.Diff = unified(filepath.Base(p.real), string(old), string(next))
+	a.Text = done + note
+	if a.Diff != "" {
+		a.Text += "\n" + cutLines(a.Diff, maxModel)
+	}
+	return p.stampNow(next, a)
+}
+
+// next makes the new content, and says what was done.
+func (w *writeRequest) next(p *place, old []byte) (next []byte, done string, err error) {
+	if w.Content != nil {
+		return []byte(*w.Content), fmt.Sprintf("wrote %d bytes to %s", len(*w.Content), p.path), nil
+	}
+	switch kind := encodingOf(old, true); kind {
+	case encodingBinary, encodingUTF16LE, encodingUTF16BE:
+		return nil, "", fmt.Errorf("%s is %s: file_edit edits text of UTF-8 or another encoding of single bytes", p.path, kind)
+	}
+	text, n, err := applyEdits(string(old), w.Edits)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", p.path, err)
+	}
+	word := "replacements"
+	if n == 1 {
+		word = "replacement"
+	}
+	return []byte(text), fmt.Sprintf("edited %s: %d %s", p.path, n, word), nil
+}
+
+// unchanged compares a file with what the conversation saw of it. The content
+// decides: a file that was only touched is the same, and one of the same size and
+// time may be another.
+func unchanged(p *place, now []byte, seen agentloop.FileStamp) error {
+	stamp := stampOf(&p.stat, now)
+	if stamp.Hash == seen.Hash {
+		return nil
+	}
+	how := fmt.Sprintf("size %d, then %d bytes", seen.Size, stamp.Size)
+	if stamp.Size == seen.Size {
+		how = "same size, other content"
+	}
+	return fmt.Errorf("%s has changed since it was read in this conversation (%s): read it again and edit what is there now; nothing was changed", p.path, how)
+}
+
+// checkSize refuses a content before a byte of it is written.
+func checkSize(p *place, size int, most int64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err == nil && limit.Cur < 1<<62 && (most <= 0 || int64(limit.Cur) < most) {
+		most = int64(limit.Cur)
+	}
+	if most > 0 && int64(size) > most {
+		return fmt.Errorf("%s would have %d bytes, and limits.max_file_size or limits.file_size allows %d: nothing was written", p.path, size, most)
+	}
+	return nil
+}
+
+// makeParents makes the missing directories and returns how to remove them again.
+func (p *place) makeParents() (undo func(), err error) {
+	top, made := p.dir, []string{}
+	undo = func() {
+		for i := len(made); i > 0; i-- { // only empty ones go
+			_ = unix.Unlinkat(top, strings.Join(made[:i], "/"), unix.AT_REMOVEDIR)
+		}
+	}
+	for _, name := range p.missing {
+		if err := unix.Mkdirat(p.dir, name, 0o777); err != nil && err != unix.EEXIST {
+			undo()
+			return undo, p.fail("make directory "+name, err)
+		} else if err == nil {
+			made = append(made, name)
+		}
+		fd, err := openPath(p.dir, name)
+		if err != nil {
+			undo()
+			return undo, p.fail("open directory "+name, err)
+		}
+		p.dir = fd
+	}
+	p.missing = nil
+	return undo, nil
+}
+
+// stampNow remembers the file that now has the name.
+func (p *place) stampNow(content []byte, a *answer) error {
+	if err := unix.Fstatat(p.dir, p.name, &p.stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return p.fail("look at", err)
+	}
+	a.Stamp = stampOf(&p.stat, content)
+	return nil
+}
+
+// held is a file that no other helper changes meanwhile.
+type held struct {
+	file *os.File
+	dir  int // -1: it cannot be read, so it is not locked
+}
+
+func (h *held) release() {
+	h.file.Close()
+	if h.dir >= 0 {
+		unix.Close(h.dir)
+	}
+}

@@ -1,0 +1,69 @@
+package tools
+
+import (
+	"context"
+
+	"sandboxd/agentloop"
+	"sandboxd/policy"
+)
+
+// writingTraits are those of requirement 17: alone and in order, and ended at once,
+// since a file is replaced in one step.
+var writingTraits = agentloop.Traits{Interrupt: agentloop.InterruptCancel}
+
+// writeTool is file_write.
+type writeTool struct{ helper }
+
+func (writeTool) Name() string                        { return "file_write" }
+func (writeTool) Traits(policy.Args) agentloop.Traits { return writingTraits }
+
+func (writeTool) Schema() agentloop.ToolSchema {
+	return schema("file_write", "Writes a whole file, in one step; missing directories are made. "+
+		"A file that exists must have been read in this conversation, and must not have changed since. To change a part of a file use file_edit.",
+		object{
+			{name: "file_path", kind: "string", text: "The file, absolute or relative to the workspace.", required: true},
+			{name: "content", kind: "string", text: "The whole new content.", required: true},
+		})
+}
+
+// Summary is for the classifier: what is written matters as much as where.
+func (writeTool) Summary(args policy.Args) string {
+	path, _, _ := text(args, pathFields...)
+	content, _, _ := text(args, contentFields...)
+	return "write " + path + ":\n" + content
+}
+
+var contentFields = []string{"content", "contents", "text"}
+
+func (t writeTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
+	content, err := need(r.Call.Args, contentFields...)
+	if err != nil {
+		return "", err
+	}
+	return t.write(ctx, r, writeRequest{Content: &content})
+}
+
+// write changes a file and remembers what it is then.
+func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w writeRequest) (string, error) {
+	path, err := need(r.Call.Args, append(pathFields, "notebook_path")...)
+	if err != nil {
+		return "", err
+	}
+	q := request{Path: r.Expand(path), Real: r.Decision().Writes, Write: &w}
+	w.Most = r.MaxFileBytes()
+	for _, real := range append(q.Real, q.Path) {
+		if stamp, ok := r.Session.Files().Stamp(real); ok {
+			w.Seen = &stamp
+			break
+		}
+	}
+	a, err := h.run(ctx, r, q)
+	if err != nil {
+		return "", err
+	}
+	if a.Stamp != nil {
+		r.Session.Files().Seen(a.Real, *a.Stamp)
+	}
+	r.Changed(a.Diff)
+	return a.Text, nil
+}
