@@ -1,10 +1,8 @@
 package agentloop
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"sandboxd/policy"
@@ -85,30 +83,6 @@ func secretField(name string) bool {
 	return slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(upper, part) })
 }
 
-// secretForms are the forms of tokens that say what they are. The last group of
-// each is the secret, what stands before it is kept.
-var secretForms = sync.OnceValue(func() []*regexp.Regexp {
-	var list []*regexp.Regexp
-	for _, form := range []string{
-		`()(-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z))`,
-		`()\b((?:AKIA|ASIA)[0-9A-Z]{16})\b`,
-		`()\b(gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255})`,
-		`()\b(glpat-[A-Za-z0-9_-]{16,})`,
-		`()\b(xox[abeoprs]-[A-Za-z0-9-]{10,})`,
-		`()\b(sk-[A-Za-z0-9_-]{16,})`,
-		`()\b(AIza[A-Za-z0-9_-]{30,})`,
-		`()\b(npm_[A-Za-z0-9]{30,})`,
-		`()\b(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)`,
-		`(?i)(\b(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})`,
-		`(?i)(://[^\s/:@]*:)([^\s/@]+)(?:@)`,
-		`(?i)((?:[a-z0-9_-]*(?:token|secret|passwd|password|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential)[a-z0-9_-]*)["']?\s*[=:]\s*["']?)([^\s"'&;|<>]{4,})`,
-		`(?i)(--(?:password|passwd|token|secret|api-key|access-key|auth-token)[= ]["']?)([^\s"'&;|<>]{4,})`,
-	} {
-		list = append(list, regexp.MustCompile(form))
-	}
-	return list
-})
-
 // Mask returns s with every secret that is found replaced.
 func (r *Redactor) Mask(s string) string {
 	if s == "" {
@@ -121,18 +95,18 @@ func (r *Redactor) Mask(s string) string {
 			}
 		}
 	}
+	low := newLowered(s)
 	for _, form := range secretForms() {
-		s = maskGroup(form, s)
+		if found := form.find(s, low); found != nil {
+			s = maskGroup(found, s)
+			low = newLowered(s)
+		}
 	}
 	return s
 }
 
 // maskGroup replaces the second group of every match.
-func maskGroup(form *regexp.Regexp, s string) string {
-	found := form.FindAllStringSubmatchIndex(s, -1)
-	if found == nil {
-		return s
-	}
+func maskGroup(found [][]int, s string) string {
 	var b strings.Builder
 	at := 0
 	for _, m := range found {
@@ -152,10 +126,11 @@ func (r *Redactor) learning(texts ...string) *Redactor {
 		out.values = slices.Concat(r.values, r.learned())
 	}
 	for _, s := range texts {
+		low := newLowered(s)
 		for _, form := range secretForms() {
-			for _, m := range form.FindAllStringSubmatch(s, -1) {
-				if len(m[2]) >= minSecret && m[2] != mask && !slices.Contains(out.values, m[2]) {
-					out.values = append(out.values, m[2])
+			for _, m := range form.find(s, low) {
+				if v := s[m[4]:m[5]]; len(v) >= minSecret && v != mask && !slices.Contains(out.values, v) {
+					out.values = append(out.values, v)
 				}
 			}
 		}

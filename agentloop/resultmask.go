@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -101,6 +102,9 @@ func (m *streamMasker) step(last bool) []byte {
 	spans := m.red.spans(text)
 	if cut := uncut(spans, wantedCut(text, m.window-m.hold)); cut > 0 {
 		m.drop(cut)
+		if !slices.ContainsFunc(spans, func(s span) bool { return s.from < cut }) {
+			return []byte(text[:cut])
+		}
 		return []byte(m.red.Mask(text[:cut]))
 	}
 	// A secret begins here that is longer than what was to be told.
@@ -135,8 +139,9 @@ func (r *Redactor) spans(s string) []span {
 			at += n + 1
 		}
 	}
+	low := newLowered(s)
 	for _, form := range secretForms() {
-		for _, m := range form.FindAllStringIndex(s, -1) {
+		for _, m := range form.find(s, low) {
 			out = append(out, span{m[0], m[1]})
 		}
 	}

@@ -22,10 +22,11 @@ import (
 const (
 	// maxLiveJobs bounds the jobs of one user that run or wait.
 	maxLiveJobs = 64
-	// maxKeptJobs bounds the ended jobs of one user whose logs are kept, keptJobTime
-	// their age.
-	maxKeptJobs = 100
-	keptJobTime = 7 * 24 * time.Hour
+	// maxKeptJobs bounds the ended jobs of one user whose logs are kept, keptJobBytes
+	// the size of those logs together, keptJobTime their age.
+	maxKeptJobs  = 100
+	keptJobBytes = 1 << 30
+	keptJobTime  = 7 * 24 * time.Hour
 )
 
 // JobState says where a job is.
@@ -272,13 +273,14 @@ func (js *jobs) remove(j *job) error {
 // prune removes what is too old or too much.
 func (js *jobs) prune(now time.Time) {
 	all := js.list(agentloop.Peer{Admin: true})
-	kept := map[int]int{}
+	kept, bytes := map[int]int{}, map[int]int64{}
 	for _, s := range slices.Backward(all) {
 		if s.State == JobRunning {
 			continue
 		}
 		kept[s.UID]++
-		if kept[s.UID] <= maxKeptJobs && now.Sub(s.Started) < keptJobTime {
+		bytes[s.UID] += s.LogBytes
+		if kept[s.UID] <= maxKeptJobs && bytes[s.UID] <= keptJobBytes && now.Sub(s.Started) < keptJobTime {
 			continue
 		}
 		if j, err := js.get(s.ID, agentloop.Peer{Admin: true}); err == nil {
