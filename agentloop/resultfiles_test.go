@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -93,12 +94,20 @@ func TestResultFilesFollowNoLink(t *testing.T) {
 	r := NewResultFiles(ResultFilesOptions{})
 	dir := filepath.Join(w.host.StateDir, "outputs")
 	f := put(t, r, w.s, "mine\n")
+	own := func(name, text string, mode os.FileMode) string {
+		p := w.host.file(name, text, mode)
+		if err := os.Chown(p, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
 	for name, place := range map[string]func() error{
-		"link":       func() error { return os.Symlink(secret, f.Name()) },
-		"pipe":       func() error { return unix.Mkfifo(f.Name(), 0o666) },
-		"root's":     func() error { return os.WriteFile(f.Name(), []byte("hush\n"), 0o644) },
-		"directory":  func() error { return os.Mkdir(f.Name(), 0o777) },
-		"other name": func() error { return nil },
+		"link":            func() error { return os.Symlink(secret, f.Name()) },
+		"link to its own": func() error { return os.Symlink(own("home/u/own", "hush\n", 0o644), f.Name()) },
+		"pipe":            func() error { return errors.Join(unix.Mkfifo(f.Name(), 0o666), os.Lchown(f.Name(), 1000, 1000)) },
+		"root's":          func() error { return os.WriteFile(f.Name(), []byte("hush\n"), 0o644) },
+		"directory":       func() error { return errors.Join(os.Mkdir(f.Name(), 0o777), os.Lchown(f.Name(), 1000, 1000)) },
+		"other name":      func() error { return nil },
 	} {
 		os.RemoveAll(f.Name())
 		if err := place(); err != nil {
@@ -233,6 +242,9 @@ func TestPageKeepsCharactersWhole(t *testing.T) {
 					t.Fatalf("%q in pages of %d: %+v %v", text, limit, p, err)
 				}
 				got += p.Text
+				if utf8.ValidString(text) && !utf8.ValidString(p.Text) {
+					t.Errorf("%q in pages of %d has the page %q", text, limit, p.Text)
+				}
 				at, last = p.Next, p.Last
 			}
 			if got != text {
