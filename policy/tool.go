@@ -51,6 +51,9 @@ var builtinTools = []Tool{
 		Other: []string{"description", "timeout", "timeout_ms", "run_in_background", "dangerouslyDisableSandbox", "is_background", "dir_path"}},
 	{Name: "bg_task_run", Command: []string{"command", "cmd", "script"}, Dir: []string{"working_dir", "cwd", "workdir"},
 		Other: []string{"description", "timeout"}},
+	{Name: "bg_task_list", ReadOnly: true},
+	{Name: "bg_task_output", ReadOnly: true, Text: []string{"task"}, Other: []string{"offset", "wait"}},
+	{Name: "bg_task_kill", ReadOnly: true, Text: []string{"task"}},
 	{Name: "read_file", ReadOnly: true, Paths: []PathArg{{Field: "file_path"}, {Field: "path"}, {Field: "filePath"}, {Field: "absolute_path"}, {Field: "notebook_path"}},
 		Other: []string{"offset", "limit", "pages", "start_line", "end_line"}},
 	{Name: "file_write", Paths: []PathArg{{Field: "file_path", Access: AccessWrite}, {Field: "path", Access: AccessWrite}, {Field: "filePath", Access: AccessWrite}},
@@ -68,8 +71,8 @@ var builtinTools = []Tool{
 	{Name: "subagent", Agent: []string{"subagent_type", "agent_type", "type", "agent"}, Other: []string{"description", "prompt", "model", "run_in_background"}},
 	{Name: "load_skill", ReadOnly: true, Text: []string{"name", "skill"}, Other: []string{"args"}},
 	{Name: "todo_write", ReadOnly: true, Other: []string{"todos", "merge"}},
-	{Name: "save_note", Text: []string{"title"}, Body: []string{"content", "text", "note"}},
-	{Name: "save_memory", Text: []string{"key"}, Body: []string{"content", "text", "fact"}},
+	{Name: "save_note", ReadOnly: true, Text: []string{"title"}, Body: []string{"content", "text", "note"}},
+	{Name: "save_memory", Text: []string{"key"}, Body: []string{"content", "text", "fact"}, Other: []string{"forget"}},
 	{Name: "ask_user", ReadOnly: true, Other: []string{"question", "questions", "options"}},
 	{Name: "compress_context", ReadOnly: true, Other: []string{"focus"}},
 	{Name: "read_result", ReadOnly: true, Other: []string{"id", "offset", "limit"}},
@@ -91,6 +94,8 @@ var toolAliases = map[string]string{
 	"Skill": "load_skill", "skill": "load_skill",
 	"TodoWrite": "todo_write", "todowrite": "todo_write", "write_todos": "todo_write",
 	"AskUserQuestion": "ask_user",
+	"BashOutput":      "bg_task_output", "TaskOutput": "bg_task_output",
+	"KillShell": "bg_task_kill", "KillBash": "bg_task_kill", "TaskStop": "bg_task_kill",
 }
 
 // CanonicalTool returns our name of the tool that a client calls name. A name
