@@ -32,6 +32,9 @@ func (j *job) loadPolicy(c agentloop.Caller) (agentloop.PolicyInForce, error) {
 		return in, settingsFailure(err)
 	}
 	for _, n := range e.Ignored {
+		if n.ForAgents() {
+			continue
+		}
 		j.policyWarnings = append(j.policyWarnings, "ignored: "+n.String())
 	}
 	if in.Config, err = e.Config(); err != nil {

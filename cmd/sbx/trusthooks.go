@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"sandboxd/agentloop"
@@ -46,6 +47,9 @@ func (p *program) allToTrust(e *settings.Effective, paths, digests []string) ([]
 func (p *program) hookPrograms(e *settings.Effective) ([]fileToTrust, error) {
 	hooks := slices.Clone(e.Hooks)
 	for _, path := range e.ProjectFiles() {
+		if filepath.Base(path) == settings.MCPFile {
+			continue // it has none
+		}
 		content, ok := e.ProjectContent(path)
 		if !ok {
 			continue

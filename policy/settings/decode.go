@@ -101,6 +101,7 @@ func (d *decoder) section(m member) error {
 	each := map[string]func(member) error{
 		"rules": d.rules, "filesystem": d.filesystem, "network": d.network, "limits": d.limits,
 		"env": d.env, "modes": d.modes, "protect": d.protect, "hooks": d.hooks,
+		"mcp": d.mcp, "skills": d.skills,
 	}[m.key]
 	for _, sub := range m.value.members {
 		if err := each(sub); err != nil {

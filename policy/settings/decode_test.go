@@ -60,8 +60,14 @@ on_failure = "continue"
 [profiles.ci]
 mode = "dontAsk"
 
-[mcp]
-servers = ["x"]
+[mcp.servers.x]
+command = "x-server"
+args = ["-v"]
+env = { A = "b" }
+network = ["full"]
+
+[skills]
+dirs = ["~/skills"]
 `
 
 func at(line int) policy.Source {
@@ -117,7 +123,8 @@ func TestParseKeepsEveryLine(t *testing.T) {
 		{"env.set", p.EnvSet, []Entry{{"STAGE=test", at(37)}}},
 		{"modes.forbid", p.ForbidModes, []Entry{{"bypassPermissions", at(40)}}},
 		{"profile mode", p.Profiles["ci"].Mode, set("dontAsk", at(49))},
-		{"mcp", p.Tables["mcp"].V, map[string]any{"servers": []any{"x"}}},
+		{"mcp", p.MCPServers, []MCPServer{{Name: "x", Command: "x-server", Args: []string{"-v"}, Env: []string{"A=b"}, Network: []string{"full"}, Source: at(51)}}},
+		{"skills.dirs", p.SkillDirs, []Entry{{"~/skills", at(58)}}},
 	} {
 		if !reflect.DeepEqual(v.got, v.want) {
 			t.Errorf("%s: got %+v, want %+v", v.name, v.got, v.want)

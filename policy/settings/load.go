@@ -76,6 +76,7 @@ type loader struct {
 	config  string // our directory below $XDG_CONFIG_HOME, or ""
 	layers  []layer
 	files   []FileInfo
+	notes   []Note // of files that are no policy
 }
 
 // StateDir is our directory below $XDG_STATE_HOME ("" without a home).
@@ -132,7 +133,7 @@ func (l *loader) merge() (*Effective, error) {
 	if !filepath.IsAbs(home) {
 		home = ""
 	}
-	m := merger{out: &Effective{Workspace: l.o.Workspace, Home: home, Files: l.files}}
+	m := merger{out: &Effective{Workspace: l.o.Workspace, Home: home, Files: l.files, Ignored: l.notes}}
 	m.add(layer{builtin(), true})
 	for _, layer := range l.layers {
 		m.add(layer)
@@ -216,6 +217,7 @@ func (l *loader) projectFiles() error {
 	if err := l.file(policy.SourceLocalProject, filepath.Join(l.o.Workspace, LocalFile), owners, false); err != nil {
 		return err
 	}
+	l.mcpFile(owners)
 	return l.file(policy.SourceProject, filepath.Join(l.o.Workspace, ProjectFile), owners, false)
 }
 

@@ -73,6 +73,8 @@ func (m *merger) add(l layer) {
 	m.paths(l)
 	m.network(l)
 	m.startsAndPasses(l)
+	m.mcpServers(l)
+	m.skillDirs(l)
 }
 
 func (m *merger) ignore(from policy.Source, what, why string) {

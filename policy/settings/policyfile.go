@@ -75,8 +75,12 @@ type Policy struct {
 	ForbidModes []Entry // modes that may not be used
 	Hooks       []Hook
 	Profiles    map[string]*Policy
+	// MCPServers are those of [mcp] and of [MCPFile].
+	MCPServers []MCPServer
+	// SkillDirs are further directories of skills; absolute once merged.
+	SkillDirs []Entry
 	// Tables holds the reserved tables that other packages read: classifier,
-	// ask, audit, agent, mcp, skills, daemon.
+	// ask, audit, agent, daemon.
 	Tables map[string]Value[map[string]any]
 }
 

@@ -21,13 +21,16 @@ var schema = map[string][]string{
 	"network":    {"allow", "deny", "unix"},
 	"limits": {"timeout", "cpu", "memory", "tasks", "file_size", "output", "max_file_size",
 		"denials_in_row", "denials_total"},
-	"env":   {"pass", "set"},
-	"modes": {"forbid"},
-	"hook":  {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
+	"env":        {"pass", "set"},
+	"modes":      {"forbid"},
+	"mcp":        {"servers"},
+	"mcp server": {"command", "args", "env", "url", "headers", "network", "write", "timeout", "tools"},
+	"skills":     {"dirs"},
+	"hook":       {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
 }
 
 // opaqueTables are reserved tables whose keys belong to other packages.
-var opaqueTables = []string{"classifier", "ask", "audit", "agent", "mcp", "skills", "daemon"}
+var opaqueTables = []string{"classifier", "ask", "audit", "agent", "daemon"}
 
 // misplaced maps names that people write, often from other products, to where
 // the setting really is.
