@@ -45,15 +45,15 @@ func (r *run) finish(ctx context.Context, v Verdict, why Reason) {
 		r.settle(v, why)
 		return
 	}
-	switch r.when.mode {
-	case ModeDontAsk:
+	switch {
+	case r.when.in(ModeDontAsk):
 		end := r.trace.begin(StageTransform)
 		reason := ModeReason{Mode: ModeDontAsk, Text: why.String()}
 		r.trace.say(Deny, reason)
 		end()
 		r.settle(Deny, reason)
 		return
-	case ModeBubble:
+	case r.when.mode == ModeBubble:
 		end := r.trace.begin(StageTransform)
 		r.trace.say(Ask, ModeReason{Mode: ModeBubble, Text: "the parent's person is asked"})
 		end()

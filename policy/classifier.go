@@ -129,7 +129,13 @@ var errNoClassifier = errors.New("there is no classifier")
 func (r *run) classifierStage(ctx context.Context) (settled bool) {
 	e := r.e
 	switch {
-	case !r.when.mode.row().classifier:
+	case !r.when.row().classifier && r.when.in(ModeAuto):
+		// An agent above, or this one, leaves nothing to the setting "default", and
+		// the other may not leave it to a classifier.
+		r.trace.skip(StageClassifier, "not under the modes of all agents above")
+		r.askOpen(DefaultReason{Text: "mode auto and the modes of the agents above do not leave it to the same judge"})
+		return false
+	case !r.when.row().classifier:
 		r.trace.skip(StageClassifier, "mode "+r.when.mode.String()+" has none")
 		return false
 	case r.floor != nil:

@@ -32,6 +32,11 @@ type Config struct {
 	Rules  []Rule
 	Mode   Mode
 	Bypass Bypass
+	// Above, if not nil, returns the modes of the agents that a sub-agent belongs
+	// to, at the time of the call. The sub-agent may do nothing that one of them
+	// would not allow, and what is denied or asked about under one of them is so
+	// under it.
+	Above func() []Mode
 	// AsRoot: commands would run as uid 0.
 	AsRoot bool
 	// Default is the verdict on what nothing matched. The zero value denies;
@@ -172,6 +177,15 @@ func (e *Engine) mayUse(m Mode) error {
 		return fmt.Errorf("%w: root without full confinement", ErrModeRefused)
 	}
 	return nil
+}
+
+// when is the time and the modes of a decision that begins now.
+func (e *Engine) when(st *state) when {
+	w := when{mode: st.mode, now: e.now()}
+	if e.cfg.Above != nil {
+		w.above = e.cfg.Above()
+	}
+	return w
 }
 
 // Mode returns the mode in force.

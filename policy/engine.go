@@ -23,7 +23,7 @@ func (e *Engine) Check(ctx context.Context, c Call) Decision {
 
 func (e *Engine) decide(ctx context.Context, c Call, live bool) (d Decision) {
 	r := &run{e: e, st: e.state.Load(), live: live, trace: newTracer(e.now)}
-	r.when = when{mode: r.st.mode, now: e.now()}
+	r.when = e.when(r.st)
 	defer func() {
 		if p := recover(); p != nil {
 			r.settle(Deny, SafetyReason{Check: "internal", Text: fmt.Sprintf("bug: %v", p)})
@@ -284,7 +284,7 @@ func (e *Engine) DeniesPath(access Access, path string) (RuleReason, bool) {
 		return RuleReason{}, false
 	}
 	a := e.access(verbOf(access), path, "/", -1)
-	find := finder{when: when{mode: st.mode, now: e.now()}, command: -1, maybe: -1}
+	find := finder{when: e.when(st), command: -1, maybe: -1}
 	find.onAccess(&st.rules.table[DenyRule], &a)
 	if m := find.result(); m.rule != nil {
 		return m.reason(), true

@@ -22,7 +22,7 @@ type Explanation struct {
 // Explain reads a call. It decides nothing.
 func (e *Engine) Explain(c Call) Explanation {
 	r := &run{e: e, st: e.state.Load(), trace: newTracer(e.now)}
-	r.when = when{mode: r.st.mode, now: e.now()}
+	r.when = e.when(r.st)
 	r.facts = e.gather(c, r.st.rules)
 	return r.explain()
 }

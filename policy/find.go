@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +11,35 @@ import (
 // when is what a rule's own options are compared with.
 type when struct {
 	mode Mode
-	now  time.Time
+	// above are the modes of the agents that a sub-agent belongs to.
+	above []Mode
+	now   time.Time
+}
+
+// in reports whether m is the mode, or that of an agent above.
+func (w when) in(m Mode) bool { return w.mode == m || slices.Contains(w.above, m) }
+
+// row is what the mode allows and all modes above do.
+func (w when) row() modeRow {
+	row := w.mode.row()
+	for _, m := range w.above {
+		row = row.meet(m.row())
+	}
+	return row
+}
+
+// live reports whether a rule counts. What denies or asks under an agent above does
+// so under its sub-agents; what allows must allow under all of them.
+func (w when) live(r *Rule) bool {
+	live := r.live(w.mode, w.now)
+	for _, m := range w.above {
+		if r.Kind == AllowRule {
+			live = live && r.live(m, w.now)
+		} else {
+			live = live || r.live(m, w.now)
+		}
+	}
+	return live
 }
 
 // match is the rule that decides a subject. The zero match is none.
@@ -38,7 +67,7 @@ type finder struct {
 
 // better reports whether c is worth comparing.
 func (f *finder) better(c *compiled) bool {
-	return (f.best == nil || c.order < f.best.order) && c.rule.live(f.mode, f.now)
+	return (f.best == nil || c.order < f.best.order) && f.live(c.rule)
 }
 
 func (f *finder) found(c *compiled, m match3, command int) {

@@ -48,10 +48,10 @@ func (e *Engine) KernelDenials(dirs []string) []KernelDenial {
 	if st.rules == nil {
 		return nil
 	}
-	w := when{mode: st.mode, now: e.now()}
+	w := e.when(st)
 	var out []KernelDenial
 	for _, c := range st.rules.all {
-		if c.rule.Kind == DenyRule && c.rule.live(w.mode, w.now) {
+		if c.rule.Kind == DenyRule && w.live(c.rule) {
 			if d, ok := c.kernelDenial(dirs); ok {
 				out = append(out, d)
 			}
@@ -66,10 +66,11 @@ func (e *Engine) KernelGrants() []KernelGrant {
 	if st.rules == nil {
 		return nil
 	}
+	w := e.when(st)
 	var out []KernelGrant
 	for _, c := range st.rules.all {
 		p := &c.pat
-		if c.rule.Kind != AllowRule || p.form != formEffect || p.verb != effectRead && p.verb != effectWrite || len(c.except) > 0 || !c.rule.live(st.mode, e.now()) {
+		if c.rule.Kind != AllowRule || p.form != formEffect || p.verb != effectRead && p.verb != effectWrite || len(c.except) > 0 || !w.live(c.rule) {
 			continue
 		}
 		for _, path := range p.path.places() {

@@ -60,12 +60,29 @@ func ParseMode(name string) (Mode, error) {
 	return ModeDefault, fmt.Errorf("unknown mode %q: want one of %s", name, strings.Join(modeNames[:], ", "))
 }
 
-// allowance is what a mode by itself allows of one class of calls.
+// modeWidth orders the modes by how much goes without a person, the narrowest
+// first. Where two modes differ both ways, as plan reads more than default and
+// writes less, the one comes first that changes less.
+var modeWidth = [...]uint8{
+	ModePlan: 0, ModeDontAsk: 1, ModeBubble: 2, ModeDefault: 2, ModeAcceptEdits: 3, ModeAuto: 4, ModeBypass: 5,
+}
+
+// NarrowerMode is the mode of a sub-agent that wants one under a parent that has
+// another: never a wider one than its parent's. See also [Config.Above], which
+// holds where the order of modes is not one of inclusion.
+func NarrowerMode(parent, want Mode) Mode {
+	if int(want) < len(modeWidth) && int(parent) < len(modeWidth) && modeWidth[want] <= modeWidth[parent] {
+		return want
+	}
+	return parent
+}
+
+// allowance is what a mode by itself allows of one class of calls, the least first.
 type allowance uint8
 
 const (
-	nothing     allowance = iota // the setting "default" decides
-	alwaysAsk                    // asks even when "default" allows
+	alwaysAsk   allowance = iota // asks even when "default" allows
+	nothing                      // the setting "default" decides
 	insideRoots                  // allowed when every path is inside the roots
 	inWorkspace                  // allowed when every path is inside the workspace
 	everything
@@ -89,6 +106,14 @@ type modeRow struct {
 	classifier bool
 	// unknownCode: everything covers unknown code too, inside full confinement.
 	unknownCode bool
+}
+
+// meet is what both rows allow.
+func (r modeRow) meet(o modeRow) modeRow {
+	return modeRow{
+		read: min(r.read, o.read), write: min(r.write, o.write), explicit: r.explicit || o.explicit,
+		classifier: r.classifier && o.classifier, unknownCode: r.unknownCode && o.unknownCode,
+	}
 }
 
 // modeTable is the table of docs/policy.md. Reads inside the roots by the

@@ -160,7 +160,7 @@ func (r *run) tellsSecrets(command int) bool {
 // modeStage applies the line of the mode table.
 func (r *run) modeStage() {
 	defer r.trace.begin(StageMode)()
-	row := r.when.mode.row()
+	row := r.when.row()
 	for _, i := range r.open() {
 		p := &r.parts[i]
 		if p.kind == partHost && r.granted(&r.facts.hosts[p.index]) {
@@ -182,7 +182,7 @@ func (r *run) modeStage() {
 				r.decidePart(i, Allow, ModeReason{Mode: r.when.mode, Text: "edits inside the workspace"})
 			}
 		case alwaysAsk:
-			r.decidePart(i, Strictest(Ask, max(r.e.cfg.Default, Deny)), ModeReason{Mode: r.when.mode, Text: "changes something"})
+			r.decidePart(i, Strictest(Ask, max(r.e.cfg.Default, Deny)), ModeReason{Mode: ModePlan, Text: "changes something"})
 		case nothing, insideRoots:
 		}
 	}
@@ -257,7 +257,7 @@ func (r *run) confined() {
 	if r.floor != nil {
 		return
 	}
-	plan := r.when.mode == ModePlan
+	plan := r.when.in(ModePlan)
 	for i := range r.facts.accesses {
 		a := &r.facts.accesses[i]
 		if a.verb != effectRead && a.zone != discard && (plan || a.known() && a.zone < writeRoot) {
@@ -299,7 +299,7 @@ func (r *run) defaultStage() {
 			r.decidePart(i, Ask, SafetyReason{Check: "unknown-code", Text: r.parts[i].opaque})
 		case v == Allow && !r.facts.declared && len(r.facts.unmatched) > 0 && r.contentRules():
 			r.decidePart(i, Ask, SafetyReason{Check: "unmatched", Text: "no rule could be compared with " + r.facts.unmatched[0]})
-		case v == Allow && r.when.mode.row().explicit:
+		case v == Allow && r.when.row().explicit:
 			r.decidePart(i, Ask, DefaultReason{Text: "no rule allows it"})
 		default:
 			r.decidePart(i, v, DefaultReason{Text: r.whyDefault(i, v)})
