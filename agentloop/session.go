@@ -254,6 +254,27 @@ func (s *Session) inForce() PolicyInForce {
 	return s.force
 }
 
+// moment is what holds at one time, all of it of the same time. A call is decided
+// and confined by one.
+type moment struct {
+	force PolicyInForce
+	rules policy.Snapshot // zero without an engine
+}
+
+func (s *Session) moment() moment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.momentLocked()
+}
+
+func (s *Session) momentLocked() moment {
+	m := moment{force: s.force}
+	if s.engine != nil {
+		m.rules = s.engine.Snapshot()
+	}
+	return m
+}
+
 func (s *Session) engineNow() *policy.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -396,12 +417,15 @@ func (s *Session) SetMode(m policy.Mode) error {
 		s.mu.Unlock()
 		return errNoEngine
 	}
+	old := s.engine.Mode()
 	if err := s.engine.SetMode(m); err != nil {
 		s.mu.Unlock()
 		return err
 	}
 	s.mode = m.String()
-	s.revision.Add(1)
+	if m != old {
+		s.revision.Add(1)
+	}
 	s.mu.Unlock()
 	s.events.Publish(EventModeChanged, map[string]string{"mode": m.String()})
 	return s.keep()
