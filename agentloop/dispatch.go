@@ -195,6 +195,7 @@ func (h *handling) decideAndWait(ctx context.Context) bool {
 			h.noTurn(ctx, err)
 			return false
 		}
+		h.s.refresh(ctx)
 		if h.s.revision.Load() == h.decidedAt {
 			h.hop(hopSchedule, "")
 			if again, ok := h.begin(ctx); ok {
@@ -254,6 +255,7 @@ func (h *handling) noTurn(ctx context.Context, err error) {
 // decide asks the engine, with the rights of the session's user. It reports
 // whether the call is allowed; if not, all is said and recorded.
 func (h *handling) decide(ctx context.Context) bool {
+	h.s.refresh(ctx)
 	h.decidedAt = h.s.revision.Load()
 	begin := h.d.o.Now()
 	h.res.Decision, h.res.Generation = h.s.decide(ctx, h.c, true)

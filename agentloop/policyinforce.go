@@ -42,6 +42,9 @@ type PolicyInForce struct {
 	// TrustsHook reports whether a person trusted exactly this content of a file
 	// that a hook of a checkout starts. Nil trusts nothing.
 	TrustsHook func(path string, content []byte) bool
+	// Changed reports whether what the policy was read from is not what it was. It
+	// is called with the rights of the peer. Nil: it never changes.
+	Changed func() bool
 	// Generation is set by the session.
 	Generation int64
 	// Warnings say what a file says in vain.

@@ -34,6 +34,8 @@ type Session struct {
 	revision atomic.Int64
 
 	keeping sync.Mutex // held while the Store is told of the session
+	looking sync.Mutex // held while its policy is read
+	look    policyLook
 
 	mu     sync.Mutex
 	force  PolicyInForce
@@ -59,6 +61,8 @@ type sessionParts struct {
 	host        exec.Host
 	ownDirs     []string // of the daemon
 	now         func() time.Time
+	// reload reads the policy again. Nil: it stays as it is.
+	reload func(context.Context, *Session) error
 	// changed keeps the state of the session. Nil: it is not kept.
 	changed func(*Session) error
 }
@@ -309,6 +313,7 @@ func (s *Session) decide(ctx context.Context, c ToolCall, live bool) (d policy.D
 
 // Check decides without asking anybody, and says how the call could be allowed.
 func (s *Session) Check(ctx context.Context, c policy.Call) (policy.Decision, int64) {
+	s.refresh(ctx)
 	return s.decide(ctx, ToolCall{Call: c}, false)
 }
 
