@@ -37,6 +37,11 @@ type PolicyInForce struct {
 	// ManagedGrant is what the managed policy alone says, for its own hooks.
 	ManagedGrant policy.Grant
 	Hooks        []HookSpec
+	// Skills are directories of skills outside of the workspace, which runs may
+	// read; see [PolicyInForce.UseSkills].
+	Skills []string
+	// MCP are the servers that an agent may use.
+	MCP []MCPServer
 	// Agent is the table [agent].
 	Agent AgentConfig
 	// TrustsHook reports whether a person trusted exactly this content of a file

@@ -31,5 +31,6 @@ func All(o Options) []agentloop.Tool {
 		readTool{h}, writeTool{h}, editTool{h},
 		globTool{h}, grepTool{h}, listTool{h},
 		resultTool{},
+		memoryTool{}, skillTool{h},
 	}
 }

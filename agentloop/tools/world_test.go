@@ -15,6 +15,9 @@ import (
 
 func TestMain(m *testing.M) {
 	HelperMain()
+	if dir := os.Getenv(recordChild); dir != "" {
+		changeForEver(dir)
+	}
 	os.Exit(m.Run())
 }
 

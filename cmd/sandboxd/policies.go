@@ -41,10 +41,30 @@ func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionReque
 	for _, h := range e.Hooks {
 		out.Hooks = append(out.Hooks, agentloop.HookSpec(h))
 	}
+	for _, s := range e.MCPServers {
+		out.MCP = append(out.MCP, agentloop.MCPServer(s))
+	}
+	out.UseSkills(peer.Caller.Home, skillDirs(peer.Caller, e))
 	for _, n := range e.Ignored {
 		out.Warnings = append(out.Warnings, "ignored: "+n.String())
 	}
 	return out, nil
+}
+
+// skillDirs are where skills lie outside of the workspace: those of the user, also
+// as Claude Code has them, and what policies name.
+func skillDirs(c agentloop.Caller, e *settings.Effective) []string {
+	var dirs []string
+	if c.ConfigDir != "" {
+		dirs = append(dirs, filepath.Join(c.ConfigDir, "skills"))
+	}
+	if c.Home != "" {
+		dirs = append(dirs, filepath.Join(c.Home, ".claude", "skills"))
+	}
+	for _, d := range e.SkillDirs {
+		dirs = append(dirs, d.Text)
+	}
+	return dirs
 }
 
 // absolute is a path of the client's flags as a root of decisions.
