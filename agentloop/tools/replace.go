@@ -14,7 +14,9 @@ import (
 
 // replace gives an existing file its new content in one step: a new file is
 // written beside it and takes its name. Whoever reads the name meanwhile sees the
-// old content or the new one, also after a kill or a crash. The new file has mode,
+// old content or the new one, also after a kill or a crash: the content is on disk
+// before the name changes (the change of the name itself is not waited for: that
+// would double the time of an edit, and after a crash either is a whole file). The new file has mode,
 // owner and extended attributes of the old one. Where that cannot be had the old
 // file is overwritten, and note says so.
 //
@@ -33,7 +35,10 @@ func (p *place) replace(h *held, old, next []byte) (note string, err error) {
 		err = t.likeOld(h.file, &p.stat)
 	}
 	if err == nil {
-		err = t.giveName()
+		if err := p.compare(h, old); err != nil {
+			return "", err
+		}
+		err = t.takeName(p.name)
 	}
 	switch {
 	case cannotReplace(err):
@@ -41,18 +46,6 @@ func (p *place) replace(h *held, old, next []byte) (note string, err error) {
 	case err != nil:
 		return "", p.fail("write", err)
 	}
-	if err := p.compare(h, old); err != nil {
-		return "", err
-	}
-	err = unix.Renameat(p.dir, t.name, p.dir, p.name)
-	if cannotReplace(err) {
-		return p.overwrite(h, w, old, next)
-	}
-	if err != nil {
-		return "", p.fail("write", err)
-	}
-	t.name = ""
-	p.sync()
 	if p.stat.Nlink > 1 {
 		note = fmt.Sprintf("; the file had %d other names (hard links), which keep the old content", p.stat.Nlink-1)
 	}
@@ -137,17 +130,7 @@ func (p *place) create(content []byte) error {
 	if err != nil {
 		return p.fail("write", err)
 	}
-	p.sync()
 	return nil
-}
-
-// sync makes the names of the directory durable. An error is that of a file system
-// without such a call; the data are on disk already.
-func (p *place) sync() {
-	if fd, err := unix.Openat(p.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
-		_ = unix.Fsync(fd)
-		unix.Close(fd)
-	}
 }
 
 // newFile is a file on its way to a name.
@@ -191,17 +174,21 @@ func (p *place) newFile(content []byte, private bool) (*newFile, error) {
 
 func tempName() string { return ".sandboxd-" + rand.Text() + ".tmp" }
 
-// giveName gives the file a name of its own, from which it can be renamed.
-func (t *newFile) giveName() error {
-	if t.name != "" {
-		return nil
+// takeName puts the file in the place of another one. Only rename(2) replaces, and
+// it needs a name to rename: between these two calls a kill leaves that name.
+func (t *newFile) takeName(name string) error {
+	if t.name == "" {
+		own := tempName()
+		if err := t.link(own); err != nil {
+			return err
+		}
+		t.name = own
 	}
-	name := tempName()
-	if err := t.link(name); err != nil {
-		return err
+	err := unix.Renameat(t.dir, t.name, t.dir, name)
+	if err == nil {
+		t.name = ""
 	}
-	t.name = name
-	return nil
+	return err
 }
 
 // link gives a file without a name a free one. The way through /proc needs no

@@ -95,6 +95,13 @@ func denying(patterns ...string) func(*agentloop.PolicyInForce) {
 	}
 }
 
+// as is the same world for a subtest.
+func (w *world) as(t testing.TB) *world {
+	c := *w
+	c.t = t
+	return &c
+}
+
 func (w *world) path(rel string) string { return filepath.Join(w.ws, rel) }
 
 func (w *world) file(rel, content string) string {
