@@ -276,6 +276,7 @@ func (d *daemonRun) everyRoute() {
 	ask("GET "+talks, talks+"?colour=red", "", 400, "unknown parameter")
 	ask("GET "+talks+"/{id}", talks+"/none", "", 404, "no such conversation")
 	ask("GET "+talks+"/{id}/export", talks+"/none/export?format=pdf", "", 400, "unknown format")
+	ask("POST "+talks+"/{id}/fork", talks+"/none/fork", `{"at":3}`, 404, "no such conversation")
 	ask("DELETE "+talks+"/{id}", talks+"/none", "", 404, "no such conversation")
 	ask("POST /api/chat/sessions", base, `{"cwd":"`+d.Work+`","resume":"none"}`, 404, "no such conversation")
 	ask("POST /api/chat/sessions", base, `{"cwd":"`+d.Work+`","fork":"a","resume":"b"}`, 400, "exclude each other")

@@ -15,9 +15,6 @@ import (
 
 func TestMain(m *testing.M) {
 	HelperMain()
-	if dir := os.Getenv(recordChild); dir != "" {
-		changeForEver(dir)
-	}
 	os.Exit(m.Run())
 }
 
@@ -53,8 +50,7 @@ func newWorld(t testing.TB, edit func(*agentloop.PolicyInForce)) *world {
 	}
 	runner := exec.NewRunner(host)
 	runner.CacheDir = w.caller.CacheDir
-	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: runner, Host: host, Tools: All(Options{}), Metrics: agentloop.NewMetrics(),
-		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{})})
+	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: runner, Host: host, Tools: All(Options{}), Metrics: agentloop.NewMetrics()})
 	if err != nil {
 		t.Fatal(err)
 	}

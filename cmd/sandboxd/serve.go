@@ -32,6 +32,7 @@ type parts struct {
 	talks    *sqlite.Conversations
 	sessions *agentloop.Sessions
 	asks     *agentloop.AskQueue
+	policies *policies
 	server   *api.Server
 	stop     context.CancelFunc
 }
@@ -57,7 +58,16 @@ func serve(ctx context.Context, o options) error {
 	}
 	d.log.Info("serving", "socket", o.socket, "pid", os.Getpid(), "version", buildVersion(), "state", o.state)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // no systemd is no error
+	if o.idle > 0 {
+		serving.Go(func() {
+			if d.server.AwaitIdle(ctx, o.idle, firstClient) {
+				d.log.Info("nobody is connected any more", "idle", o.idle)
+				stop()
+			}
+		})
+	}
 	err = d.wait(ctx, failed)
+	stop()
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	d.log.Info("stopping", "wait", o.stop)
 	closeListeners()
@@ -68,6 +78,9 @@ func serve(ctx context.Context, o options) error {
 	d.log.Info("stopped")
 	return err
 }
+
+// firstClient is how long a daemon that ends when it is idle waits for its first one.
+const firstClient = 20 * time.Second
 
 func logger(o options) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: o.logLevel}
@@ -102,12 +115,6 @@ func (d *parts) reload(ctx context.Context) error {
 	}
 	d.log.Info("policies read again")
 	return nil
-}
-
-// refused logs a policy that changed and cannot be read; the session's user is told
-// by its events.
-func (d *parts) refused(session string, err error) {
-	d.log.Error("policy refused, the old one stays in force", "session", session, "error", err)
 }
 
 // listeners takes the socket that systemd passes, or makes one.
@@ -180,6 +187,7 @@ func (d *parts) build(ctx context.Context) error {
 	runner := exec.NewRunner(host)
 	runner.CacheDir, runner.Warm = own.CacheDir, warmKeepers
 	d.runner = runner
+	d.policies = newPolicies()
 	d.asks = agentloop.NewAskQueue(agentloop.AskQueueOptions{Store: d.store, Timeout: d.o.ask, SaveRule: saveRule, Metrics: metrics,
 		Session: func(id string) (*agentloop.Session, bool) { return d.sessions.Find(id) }})
 	hooks, err := agentloop.NewHookRegistry(agentloop.HookRegistryOptions{
@@ -199,7 +207,7 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
+	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: d.policies.load, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
 		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, SelfTest: dispatcher.SelfTest})
 	if err != nil {
 		return err
@@ -216,7 +224,7 @@ func (d *parts) build(ctx context.Context) error {
 	d.server, err = api.NewServer(api.Options{
 		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Conversations: d.talks, Metrics: metricsHandler(metrics),
 		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
-		Reload: d.reload, Stop: d.stop, Log: d.log})
+		Reload: d.reload, Changed: d.policies.changed, Stop: d.stop, Log: d.log})
 	return err
 }
 

@@ -16,7 +16,8 @@ func socketFlag() cli.Flag {
 }
 
 // socketPath is where the daemon is: the flag, the variable, the caller's own
-// daemon if it has a socket, the machine's.
+// daemon if it has a socket, the machine's; where that has none, the one that sbx
+// agent started.
 func (p *program) socketPath(flags flagValues) string {
 	if flags.IsSet("socket") {
 		return flags.String("socket")
@@ -25,13 +26,20 @@ func (p *program) socketPath(flags flagValues) string {
 		return path
 	}
 	if os.Geteuid() != 0 {
-		if own := api.SocketPath(os.Geteuid(), p.variable("XDG_RUNTIME_DIR")); own != "" {
-			if _, err := os.Lstat(own); err == nil {
-				return own
-			}
+		if own := api.SocketPath(os.Geteuid(), p.variable("XDG_RUNTIME_DIR")); own != "" && exists(own) {
+			return own
 		}
 	}
-	return api.SocketPath(0, "")
+	machine := api.SocketPath(0, "")
+	if short, _, err := p.shortSocket(); err == nil && !exists(machine) && exists(short) {
+		return short
+	}
+	return machine
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // variable returns the last value of a variable of the caller.

@@ -22,6 +22,7 @@ func commands() []command {
 	return []command{
 		{"run", "run a command under confinement", runCommand},
 		{"exec", "run a command through the daemon", execCommand},
+		{"agent", "let a model work in the workspace, each call decided and confined", agentCommand},
 		{"check", "say whether a command may run, and why", checkCommand},
 		{"policy", "show, explain, test, compare and import policies", policyCommand},
 		{"permissions", "list, add and remove rules", permissionsCommand},

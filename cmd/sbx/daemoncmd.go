@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,29 +103,11 @@ func (p *program) daemonStart(c *cli.Context) error {
 		state, _ := proc.Wait()
 		ended <- state
 	}()
-	return p.awaitStart(c.Context, cl, ended, log)
-}
-
-// awaitStart returns when the daemon serves, or says why it does not.
-func (p *program) awaitStart(ctx context.Context, cl *api.Client, ended <-chan *os.ProcessState, log *os.File) error {
-	late := time.After(startWait)
-	for {
-		if h, err := cl.Health(ctx); err == nil {
-			return p.writeOut("started: pid %d, version %s, %s\n", h.PID, oneLine(h.Version), oneLine(cl.Path()))
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-			continue
-		case state := <-ended:
-			err := fmt.Errorf("it ended at once (%v): %s", state, lastLine(log))
-			return &failure{code: exitSandbox, stage: "daemon", hint: "see " + log.Name(), err: err}
-		case <-late:
-			err := fmt.Errorf("it does not serve after %v", startWait)
-			return &failure{code: exitSandbox, stage: "daemon", hint: "see " + log.Name(), err: err}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	h, err := awaitDaemon(c.Context, cl, ended, log)
+	if err != nil {
+		return err
 	}
+	return p.writeOut("started: pid %d, version %s, %s\n", h.PID, oneLine(h.Version), oneLine(cl.Path()))
 }
 
 // daemonLog is where a daemon in the background writes. It is begun anew with each

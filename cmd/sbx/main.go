@@ -63,5 +63,5 @@ func (p *program) command(ctx context.Context, args []string) error {
 			return p.execArgv(ctx, flags, argv)
 		}
 	}
-	return p.app(args).RunContext(ctx, append([]string{"sbx"}, args...))
+	return p.app(args).RunContext(ctx, append([]string{"sbx"}, withContinue(args)...))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -16,17 +17,30 @@ func sessionsCommand(p *program) *cli.Command {
 	reason := &cli.StringFlag{Name: "reason", Usage: "`TEXT` told when the rule decides"}
 	return &cli.Command{
 		UsageText: examples("sbx sessions list", "ID=$(sbx sessions new --mode plan)", "sbx exec --session \"$ID\" -- ls",
-			"sbx sessions mode ID acceptEdits", "sbx sessions rules ID", "sbx sessions close ID"),
+			"sbx sessions mode ID acceptEdits", "sbx sessions rules ID", "sbx sessions close ID",
+			"sbx sessions list --conversations", "sbx sessions export --format markdown CONVERSATION"),
 		Description: "A session has a policy, a mode and rules of its own; calls of sbx exec --session share\n" +
-			"them. Calls without one get a session for their directory, environment and flags.",
+			"them. Calls without one get a session for their directory, environment and flags. What was\n" +
+			"said to an agent is a conversation: it outlives its session, and sbx agent --resume goes on\n" +
+			"with it.",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "list sessions, oldest first", Flags: flags(object), Action: p.sessionsList},
+			{Name: "list", Usage: "list sessions, oldest first, or conversations, the youngest first", Action: p.sessionsList, Flags: flags(object,
+				&cli.BoolFlag{Name: "conversations", Aliases: []string{"c"}, Usage: "list conversations with agents"},
+				&cli.StringFlag{Name: "workspace", Usage: "only those about `DIR`", TakesFile: true},
+				&cli.IntFlag{Name: "limit", Value: 30, Usage: "at most `N` conversations"})},
 			{Name: "new", Usage: "make a session and print its id", Action: p.sessionsNew, Flags: flags(
 				&cli.StringFlag{Name: "workspace", Usage: "the writable tree (default: the git checkout that holds the current directory)", TakesFile: true},
 				&cli.StringSliceFlag{Name: "policy", Usage: "also read the policy `FILE`, as strong as a flag", TakesFile: true},
 				&cli.StringFlag{Name: "profile", Usage: "use the profile `NAME|FILE`", TakesFile: true},
 				&cli.StringFlag{Name: "mode", Usage: "start in `MODE`"})},
-			{Name: "show", Usage: "show one session", ArgsUsage: "ID", Flags: flags(), Action: p.sessionsShow},
+			{Name: "show", Usage: "show one session, or what was said in a conversation", ArgsUsage: "ID", Flags: flags(
+				&cli.BoolFlag{Name: "json", Usage: "print one JSON object (of a session: always)"}), Action: p.sessionsShow},
+			{Name: "fork", Usage: "copy a conversation and print the id of the copy", ArgsUsage: "CONVERSATION", Action: p.conversationFork, Flags: flags(
+				&cli.Int64Flag{Name: "at", Usage: "up to entry `N` (default: all)"})},
+			{Name: "export", Usage: "write a conversation: JSON lines, or Markdown", ArgsUsage: "CONVERSATION", Action: p.conversationExport, Flags: flags(
+				&cli.StringFlag{Name: "format", Value: "jsonl", Usage: "`FORMAT`: jsonl or markdown"},
+				&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "into the new `FILE`, mode 0600", TakesFile: true})},
+			{Name: "rm", Usage: "remove conversations for good", ArgsUsage: "CONVERSATION...", Flags: flags(), Action: p.conversationRemove},
 			{Name: "rules", Usage: "list the rules in force", ArgsUsage: "ID", Flags: flags(object), Action: p.sessionsRules},
 			{Name: "allow", Usage: "add an allow rule to this session", ArgsUsage: "ID RULE", Flags: flags(), Action: p.sessionsRule("add", "allow")},
 			{Name: "ask", Usage: "add an ask rule to this session", ArgsUsage: "ID RULE", Flags: flags(reason), Action: p.sessionsRule("add", "ask")},
@@ -42,6 +56,9 @@ func sessionsCommand(p *program) *cli.Command {
 }
 
 func (p *program) sessionsList(c *cli.Context) error {
+	if c.Bool("conversations") {
+		return p.conversationList(c)
+	}
 	cl := p.client(c)
 	defer cl.Close()
 	var list api.SessionList
@@ -88,6 +105,9 @@ func (p *program) sessionsShow(c *cli.Context) error {
 	id, err := oneArg(c, "session")
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(id, "conversation-") {
+		return p.conversationShow(c, id)
 	}
 	cl := p.client(c)
 	defer cl.Close()

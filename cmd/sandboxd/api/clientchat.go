@@ -104,6 +104,13 @@ func (c *Client) ExportConversation(ctx context.Context, id, format string, to i
 	return err
 }
 
+// ForkConversation copies one up to entry at, or all of it, and returns the copy's head.
+func (c *Client) ForkConversation(ctx context.Context, id string, at int64) (agentloop.Conversation, error) {
+	var out agentloop.Conversation
+	err := c.Post(ctx, conversationPath(id)+"/fork", ForkRequest{at}, &out)
+	return out, err
+}
+
 // DeleteConversation removes one for good.
 func (c *Client) DeleteConversation(ctx context.Context, id string) error {
 	return c.Delete(ctx, conversationPath(id), nil)

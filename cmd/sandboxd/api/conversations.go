@@ -139,6 +139,20 @@ func (s *Server) continued(r *http.Request, one *agentloop.Session, q SessionReq
 	if id == "" {
 		return "", nil
 	}
+	if id == LastConversation {
+		from, err := s.archive()
+		if err != nil {
+			return "", err
+		}
+		last, err := from.List(r.Context(), agentloop.ConversationQuery{UID: one.Peer().UID(), Workspace: one.Workspace(), Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		if len(last) == 0 {
+			return "", fault(CodeNotFound, "begin one", "there is no conversation about %s", one.Workspace())
+		}
+		id = last[0].ID
+	}
 	c, err := s.ownConversation(r, id)
 	if err != nil {
 		return "", err
@@ -152,18 +166,47 @@ func (s *Server) continued(r *http.Request, one *agentloop.Session, q SessionReq
 	case q.Fork == "":
 		return id, nil
 	}
-	at, err := forkPoint(c.Entries, q.ForkAt)
-	if err != nil {
-		return "", err
-	}
-	now := time.Now().UTC()
-	fork := agentloop.Conversation{ID: agentloop.NewID("conversation"), UID: head.UID, Session: one.ID(), Workspace: head.Workspace,
-		Title: head.Title, Provider: head.Provider, Model: head.Model, Created: now, Changed: now}
-	err = s.o.Conversations.ForkConversation(r.Context(), id, at, fork)
-	if errors.Is(err, agentloop.ErrNoEntry) {
-		return "", fault(CodeBadRequest, "", "%v", err)
-	}
+	fork, err := s.fork(r, c, q.ForkAt, one.ID())
 	return fork.ID, err
+}
+
+// fork takes a conversation up in one of its own.
+func (s *Server) fork(r *http.Request, c ConversationView, at int64, session string) (agentloop.Conversation, error) {
+	at, err := forkPoint(c.Entries, at)
+	if err != nil {
+		return agentloop.Conversation{}, err
+	}
+	head, now := c.Conversation, time.Now().UTC()
+	fork := agentloop.Conversation{ID: agentloop.NewID("conversation"), UID: head.UID, Session: session, Parent: head.ID, ParentLast: at,
+		Workspace: head.Workspace, Title: head.Title, Provider: head.Provider, Model: head.Model, Created: now, Changed: now}
+	err = s.o.Conversations.ForkConversation(r.Context(), head.ID, at, fork)
+	if errors.Is(err, agentloop.ErrNoEntry) {
+		err = fault(CodeBadRequest, "", "%v", err)
+	}
+	return fork, err
+}
+
+// ForkRequest says where a conversation is forked: after entry At, 0 for the last one
+// before which all calls have results.
+type ForkRequest struct {
+	At int64 `json:"at,omitempty"`
+}
+
+func (s *Server) forkConversation(w http.ResponseWriter, r *http.Request) error {
+	var q ForkRequest
+	if err := readJSON(r, &q); err != nil {
+		return err
+	}
+	c, err := s.ownConversation(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	fork, err := s.fork(r, c, q.At, "")
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusCreated, fork)
+	return nil
 }
 
 // forkPoint checks that a conversation can be taken up after entry at: every call

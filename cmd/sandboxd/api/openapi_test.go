@@ -94,7 +94,7 @@ func wireTypes() map[string]reflect.Type {
 		"TurnAccepted": reflect.TypeFor[TurnAccepted](), "MessageList": reflect.TypeFor[MessageList](), "CompactRequest": reflect.TypeFor[CompactRequest](),
 		"TurnEnd": reflect.TypeFor[agentloop.TurnEnd](), "TurnCompaction": reflect.TypeFor[agentloop.TurnCompaction](),
 		"ConversationList": reflect.TypeFor[ConversationList](), "ConversationView": reflect.TypeFor[ConversationView](),
-		"Conversation": reflect.TypeFor[agentloop.Conversation](), "Entry": reflect.TypeFor[agentloop.Entry](),
+		"ForkRequest": reflect.TypeFor[ForkRequest](), "Conversation": reflect.TypeFor[agentloop.Conversation](), "Entry": reflect.TypeFor[agentloop.Entry](),
 		"ErrorBody": reflect.TypeFor[faultBody](),
 	}
 }

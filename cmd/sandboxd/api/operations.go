@@ -54,10 +54,8 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	if s.stopping {
 		h.Status = "stopping"
 	}
-	for _, g := range s.gates {
-		h.Connections += g.open()
-	}
 	s.mu.Unlock()
+	h.Connections = s.connections()
 	writeJSON(w, http.StatusOK, h)
 	return nil
 }

@@ -44,6 +44,7 @@ func routes() []route {
 		{"GET", "/api/chat/conversations/{id}", (*Server).getConversation},
 		{"DELETE", "/api/chat/conversations/{id}", (*Server).deleteConversation},
 		{"GET", "/api/chat/conversations/{id}/export", (*Server).exportConversation},
+		{"POST", "/api/chat/conversations/{id}/fork", (*Server).forkConversation},
 		{"GET", "/api/approvals", (*Server).listApprovals},
 		{"GET", "/api/approvals/watch", (*Server).watchApprovals},
 		{"GET", "/api/approvals/{id}", (*Server).getApproval},

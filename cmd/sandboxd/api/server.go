@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sandboxd/agentloop"
@@ -42,6 +43,9 @@ type Options struct {
 	Token string
 	// Reload reads the policies again. Nil: the route refuses.
 	Reload func(context.Context) error
+	// Changed reports that a policy file is not what it was when it was read. Nil:
+	// policies change by Reload alone.
+	Changed func() bool
 	// Stop ends the daemon gracefully. Nil: the route refuses.
 	Stop func()
 	Log  *slog.Logger // nil: nothing is logged
@@ -66,9 +70,12 @@ type Server struct {
 	mu       sync.Mutex
 	stopping bool
 	calls    sync.WaitGroup
+	running  atomic.Int64 // what calls counts
 	// quit is closed when long answers (events, logs) are to end.
 	quit  chan struct{}
 	gates []*gate
+
+	refreshing sync.Mutex
 }
 
 // NewServer checks the options.
@@ -157,14 +164,51 @@ func (s *Server) begin() (end func(), err error) {
 	if s.stopping {
 		return nil, fault(CodeStopping, "try again when it runs again", "the daemon is stopping and takes no new calls")
 	}
-	s.calls.Add(1)
-	return s.calls.Done, nil
+	return s.extend(), nil
 }
 
 // extend counts a call that outlives its request, which counts already.
 func (s *Server) extend() (end func()) {
 	s.calls.Add(1)
-	return s.calls.Done
+	s.running.Add(1)
+	return func() {
+		s.running.Add(-1)
+		s.calls.Done()
+	}
+}
+
+// idleLook is how often AwaitIdle looks.
+const idleLook = 50 * time.Millisecond
+
+// AwaitIdle returns true when nobody has been connected, and nothing has run, for
+// the time of idle; the first client has the time of first to come. It returns false
+// when ctx ends before.
+func (s *Server) AwaitIdle(ctx context.Context, idle, first time.Duration) bool {
+	look := time.NewTicker(idleLook)
+	defer look.Stop()
+	since, wait := time.Now(), max(idle, first)
+	for {
+		select {
+		case now := <-look.C:
+			if s.connections() > 0 || s.running.Load() > 0 {
+				since, wait = now, idle
+			} else if now.Sub(since) >= wait {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// connections is how many clients are connected.
+func (s *Server) connections() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.gates {
+		n += g.open()
+	}
+	return n
 }
 
 // peerKey finds the peer of a request.

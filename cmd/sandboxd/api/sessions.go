@@ -28,6 +28,10 @@ type SessionRequest struct {
 	ForkAt int64         `json:"fork_at,omitempty"`
 }
 
+// LastConversation stands for an id in resume and fork: the youngest conversation of
+// the session's user about its workspace.
+const LastConversation = "last"
+
 // check compares the fields with each other.
 func (q *SessionRequest) check() error {
 	switch {
