@@ -94,16 +94,21 @@ func setEnv(env []string, entry string) []string {
 // client, the rules that a kernel can hold, the mode, and what was approved for
 // this call alone. gaps are rules that nothing holds for an unread command.
 func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
-	in := s.inForce()
+	at := s.moment()
+	if r.at != nil {
+		at = *r.at
+	}
+	in := at.force
 	g := in.Grant
 	g.Paths = slices.Concat(g.Paths, r.Call.Paths)
 	overrideLimits(&g.Limits, r.Call.Limits, in.ManagedLimits)
-	if !s.onlyRules() {
+	if !in.Config.OnlyRules {
 		if err := r.limitTime(&g.Limits, in.Grant.Limits); err != nil {
 			return g, nil, err
 		}
 		g.Workspace = s.workspace
-		g.ReadOnlyWorkspace = s.Mode() == policy.ModePlan
+		// Also a change to plan that came after the decision: it means that nothing is written.
+		g.ReadOnlyWorkspace = at.rules.In(policy.ModePlan) || s.Mode() == policy.ModePlan
 		if r.traits.ReadOnly { // held to its word
 			g.ReadOnlyWorkspace = true
 		}
@@ -121,7 +126,7 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 		from = s.peer.Caller.Cwd
 	}
 	g.Network = append(g.Network[:len(g.Network):len(g.Network)], r.network...)
-	gaps := s.addRules(&g, from)
+	gaps := s.addRules(&g, from, at.rules)
 	s.addApproved(&g, r)
 	return g, gaps, nil
 }
@@ -171,11 +176,7 @@ func realOr(p string) string {
 
 // addRules turns the deny rules about paths, and the allow rules about effects,
 // into entries of the grant. What these cannot hold is returned.
-func (s *Session) addRules(g *policy.Grant, dir string) []exec.Gap {
-	e := s.engineNow()
-	if e == nil {
-		return nil
-	}
+func (s *Session) addRules(g *policy.Grant, dir string, e policy.Snapshot) []exec.Gap {
 	ws := g.Workspace
 	if ws == "" {
 		ws = s.workspace

@@ -128,6 +128,7 @@ type handling struct {
 	// decided is true once there is a decision, recorded once its row is kept.
 	decided, recorded bool
 	decidedAt         int64 // the session's revision
+	at                moment
 }
 
 // hop ends a hop of the trace.
@@ -157,15 +158,6 @@ func (h *handling) do(ctx context.Context) {
 		return
 	}
 	defer h.d.queue.release(h.s.peer.UID())
-	if !h.record(ctx) {
-		return
-	}
-	if err := h.s.started(h.c.ID, h.tool.Traits(h.c.Args).Interrupt); err != nil {
-		h.fail(err)
-		h.res.Status = StatusCancelled
-		h.answer()
-		return
-	}
 	h.s.events.Publish(EventCallStarted, callEvent{Call: h.c.ID, Tool: h.tool.Name(), Agent: h.c.Agent})
 	h.call(ctx)
 	h.post(ctx)
@@ -189,9 +181,9 @@ func (h *handling) prepare() error {
 // mode changed while it waited.
 const maxRedecisions = 16
 
-// decideAndWait decides the call and waits for its turn. What changed meanwhile
-// holds for it too: it is decided again. It reports whether the call may run,
-// and then holds a turn.
+// decideAndWait decides the call, waits for its turn and starts it. What changed
+// meanwhile holds for it too: it is decided again. It reports whether the call may
+// run, and then holds a turn, and what it was decided by.
 func (h *handling) decideAndWait(ctx context.Context) bool {
 	if !h.decide(ctx) {
 		return false
@@ -203,9 +195,15 @@ func (h *handling) decideAndWait(ctx context.Context) bool {
 			h.noTurn(ctx, err)
 			return false
 		}
+		h.s.refresh(ctx)
 		if h.s.revision.Load() == h.decidedAt {
 			h.hop(hopSchedule, "")
-			return true
+			if again, ok := h.begin(ctx); ok {
+				return true
+			} else if !again {
+				h.d.queue.release(uid)
+				return false
+			}
 		}
 		h.d.queue.release(uid)
 		if !h.decideAgain(ctx) {
@@ -214,6 +212,27 @@ func (h *handling) decideAndWait(ctx context.Context) bool {
 	}
 	h.refuse(policy.SafetyReason{Check: "internal", Text: "the policy changes faster than calls are decided"}, errors.New("the policy changes faster than calls are decided"))
 	return false
+}
+
+// begin records the decision and starts the call. again says that something changed
+// until now, so that the call is decided again; the new decision gets a row of its own.
+func (h *handling) begin(ctx context.Context) (again, ok bool) {
+	if !h.record(ctx) {
+		return false, false
+	}
+	at, err := h.s.started(h.c.ID, h.decidedAt, h.tool.Traits(h.c.Args).Interrupt)
+	switch {
+	case err == nil:
+		h.at = at
+		return false, true
+	case errors.Is(err, errDecidedBefore):
+		h.recorded = false
+		return true, false
+	}
+	h.fail(err)
+	h.res.Status = StatusCancelled
+	h.answer()
+	return false, false
 }
 
 // noTurn ends a call that was allowed and never got its turn.
@@ -236,6 +255,7 @@ func (h *handling) noTurn(ctx context.Context, err error) {
 // decide asks the engine, with the rights of the session's user. It reports
 // whether the call is allowed; if not, all is said and recorded.
 func (h *handling) decide(ctx context.Context) bool {
+	h.s.refresh(ctx)
 	h.decidedAt = h.s.revision.Load()
 	begin := h.d.o.Now()
 	h.res.Decision, h.res.Generation = h.s.decide(ctx, h.c, true)
@@ -257,6 +277,10 @@ func (h *handling) decideAgain(ctx context.Context) bool {
 	h.hop("decide: again", "rules or mode changed while the call waited")
 	_, person := old.Reason.(policy.UserReason)
 	switch {
+	case generation != h.res.Generation && h.s.hookVotes.Load():
+		// Another policy has other hooks.
+		h.c.Args = old.Args
+		return h.decide(ctx)
 	case now.Verdict == policy.Ask && person:
 		h.res.Generation = generation
 		return true

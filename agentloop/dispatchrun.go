@@ -11,7 +11,7 @@ import (
 
 // call lets the tool do its work.
 func (h *handling) call(ctx context.Context) {
-	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res}
+	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res, at: &h.at}
 	text, err := h.tool.Call(ctx, r)
 	h.res.Output = text
 	switch {

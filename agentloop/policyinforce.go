@@ -37,11 +37,19 @@ type PolicyInForce struct {
 	// ManagedGrant is what the managed policy alone says, for its own hooks.
 	ManagedGrant policy.Grant
 	Hooks        []HookSpec
+	// Skills are directories of skills outside of the workspace, which runs may
+	// read; see [PolicyInForce.UseSkills].
+	Skills []string
+	// MCP are the servers that an agent may use.
+	MCP []MCPServer
 	// Agent is the table [agent].
 	Agent AgentConfig
 	// TrustsHook reports whether a person trusted exactly this content of a file
 	// that a hook of a checkout starts. Nil trusts nothing.
 	TrustsHook func(path string, content []byte) bool
+	// Changed reports whether what the policy was read from is not what it was. It
+	// is called with the rights of the peer. Nil: it never changes.
+	Changed func() bool
 	// Generation is set by the session.
 	Generation int64
 	// Warnings say what a file says in vain.

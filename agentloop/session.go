@@ -34,6 +34,8 @@ type Session struct {
 	revision atomic.Int64
 
 	keeping sync.Mutex // held while the Store is told of the session
+	looking sync.Mutex // held while its policy is read
+	look    policyLook
 
 	mu     sync.Mutex
 	force  PolicyInForce
@@ -59,6 +61,8 @@ type sessionParts struct {
 	host        exec.Host
 	ownDirs     []string // of the daemon
 	now         func() time.Time
+	// reload reads the policy again. Nil: it stays as it is.
+	reload func(context.Context, *Session) error
 	// changed keeps the state of the session. Nil: it is not kept.
 	changed func(*Session) error
 }
@@ -254,6 +258,27 @@ func (s *Session) inForce() PolicyInForce {
 	return s.force
 }
 
+// moment is what holds at one time, all of it of the same time. A call is decided
+// and confined by one.
+type moment struct {
+	force PolicyInForce
+	rules policy.Snapshot // zero without an engine
+}
+
+func (s *Session) moment() moment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.momentLocked()
+}
+
+func (s *Session) momentLocked() moment {
+	m := moment{force: s.force}
+	if s.engine != nil {
+		m.rules = s.engine.Snapshot()
+	}
+	return m
+}
+
 func (s *Session) engineNow() *policy.Engine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,6 +313,7 @@ func (s *Session) decide(ctx context.Context, c ToolCall, live bool) (d policy.D
 
 // Check decides without asking anybody, and says how the call could be allowed.
 func (s *Session) Check(ctx context.Context, c policy.Call) (policy.Decision, int64) {
+	s.refresh(ctx)
 	return s.decide(ctx, ToolCall{Call: c}, false)
 }
 
@@ -396,12 +422,15 @@ func (s *Session) SetMode(m policy.Mode) error {
 		s.mu.Unlock()
 		return errNoEngine
 	}
+	old := s.engine.Mode()
 	if err := s.engine.SetMode(m); err != nil {
 		s.mu.Unlock()
 		return err
 	}
 	s.mode = m.String()
-	s.revision.Add(1)
+	if m != old {
+		s.revision.Add(1)
+	}
 	s.mu.Unlock()
 	s.events.Publish(EventModeChanged, map[string]string{"mode": m.String()})
 	return s.keep()

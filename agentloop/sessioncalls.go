@@ -46,21 +46,28 @@ func (s *Session) enter(ctx context.Context, h *handling) (live context.Context,
 	}, nil
 }
 
-// started says that a call runs now and how it may be interrupted. It reports
-// why the call is not to run after all.
-func (s *Session) started(id string, i Interrupt) error {
+// errDecidedBefore reports that rules, mode or policy changed after the decision.
+var errDecidedBefore = errors.New("the policy changed after the decision")
+
+// started says that a call runs now, as it was decided at a revision of the session,
+// and how it may be interrupted. It returns what the call is confined by: all of the
+// moment of the decision, since nothing changed until now. The error says why the
+// call is not to run after all; with errDecidedBefore it is to be decided again.
+func (s *Session) started(id string, decided int64, i Interrupt) (moment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed != "" {
-		return ErrSessionClosed
-	}
-	if s.cancelled {
-		return ErrCancelled
+	switch {
+	case s.closed != "":
+		return moment{}, ErrSessionClosed
+	case s.cancelled:
+		return moment{}, ErrCancelled
+	case s.revision.Load() != decided:
+		return moment{}, errDecidedBefore
 	}
 	if c := s.calls[id]; c != nil {
 		c.queued, c.interrupt = false, i
 	}
-	return nil
+	return s.momentLocked(), nil
 }
 
 // Cancel ends what the session does: calls that wait, and running ones that may

@@ -32,8 +32,11 @@ type SessionsOptions struct {
 	OwnDirs []string
 	// Confinement is how much of a run's confinement this host enforces.
 	Confinement policy.Confinement
-	Asks        *AskQueue
-	Hooks       *HookRegistry
+	// PolicyRefused is told when a changed policy of a session cannot be read. Nil:
+	// the session's events alone tell.
+	PolicyRefused func(session string, err error)
+	Asks          *AskQueue
+	Hooks         *HookRegistry
 	// Store keeps sessions over a restart. Nil keeps none.
 	Store Store
 	// Audit gets the SESSION_STOP rows. Nil: the Store, in one write with the end.
@@ -75,6 +78,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 
 func (m *Sessions) parts() sessionParts {
 	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, ownDirs: m.o.OwnDirs, now: m.o.Now}
+	parts.reload = m.reload
 	if m.o.Store != nil {
 		parts.changed = func(s *Session) error { return m.o.Store.SaveSession(context.Background(), s.State()) }
 	}

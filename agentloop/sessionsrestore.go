@@ -4,21 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
-// Reload reads the policy of every session again. A session whose policy cannot
-// be read or used keeps the old one; the errors say which and why.
+// Reload reads the policy of every session again, each user's beside those of the
+// others. A session whose policy cannot be read or used keeps the old one; the
+// errors say which and why. What is not read after 30 s is not waited for.
 func (m *Sessions) Reload(ctx context.Context) error {
+	ctx, done := context.WithTimeout(ctx, reloadTime)
+	defer done()
+	return perUser(ctx, m.all(), func(s *Session) int { return s.peer.UID() }, func(s *Session) error {
+		s.looking.Lock()
+		defer s.looking.Unlock()
+		s.look.at = time.Now()
+		return m.reload(context.WithoutCancel(ctx), s)
+	})
+}
+
+// perUser calls f for each of all, one after the other for those of one user, and
+// for all users at once: what one user's files hold up is that user's alone. Users
+// that are not done when ctx ends are left to themselves, and named in the error.
+func perUser[T any](ctx context.Context, all []T, uid func(T) int, f func(T) error) error {
+	byUser := map[int][]T{}
+	for _, x := range all {
+		byUser[uid(x)] = append(byUser[uid(x)], x)
+	}
+	type outcome struct {
+		uid int
+		err error
+	}
+	ended := make(chan outcome, len(byUser)) // so that none that is left waits
+	for user, list := range byUser {
+		go func() {
+			var errs []error
+			for _, x := range list {
+				errs = append(errs, f(x))
+			}
+			ended <- outcome{user, errors.Join(errs...)}
+		}()
+	}
 	var errs []error
-	for _, s := range m.all() {
-		if err := m.load(ctx, s); err != nil {
-			m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "refused")
-			s.events.Publish(EventPolicyRefused, map[string]any{"error": err.Error(), "generation": s.Generation()})
-			errs = append(errs, fmt.Errorf("session %s keeps policy %d: %w", s.id, s.Generation(), err))
-			continue
+	for len(byUser) > 0 {
+		select {
+		case o := <-ended:
+			delete(byUser, o.uid)
+			errs = append(errs, o.err)
+		case <-ctx.Done():
+			for user, list := range byUser {
+				errs = append(errs, fmt.Errorf("uid %d: %d policies are still being read: %w", user, len(list), ctx.Err()))
+			}
+			return errors.Join(errs...)
 		}
-		m.o.Metrics.add(1, "sandboxd_policy_reloads_total", "ok")
-		s.events.Publish(EventPolicyReloaded, map[string]any{"generation": s.Generation(), "warnings": s.Warnings()})
 	}
 	return errors.Join(errs...)
 }
@@ -34,19 +70,17 @@ func (m *Sessions) Restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, st := range kept {
-		s, err := m.restore(ctx, st)
+	ctx, done := context.WithTimeout(ctx, reloadTime)
+	defer done()
+	return perUser(ctx, kept, func(st SessionState) int { return st.UID }, func(st SessionState) error {
+		s, err := m.restore(context.WithoutCancel(ctx), st)
 		if err == nil {
 			m.add(s)
-			continue
+			return nil
 		}
-		errs = append(errs, fmt.Errorf("session %s could not be restored: %w", st.ID, err))
-		if err := m.stopRow(ctx, st, 0, "not restored: "+err.Error()); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+		err = fmt.Errorf("session %s could not be restored: %w", st.ID, err)
+		return errors.Join(err, m.stopRow(ctx, st, 0, "not restored: "+err.Error()))
+	})
 }
 
 func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, error) {

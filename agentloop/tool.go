@@ -73,6 +73,8 @@ type ToolRun struct {
 	result *ToolResult
 	grant  policy.Grant
 	out    output
+	// at is what the call was decided by. Nil: what holds when it is confined.
+	at *moment
 	// network is what the command may reach besides the policy's.
 	network []string
 }

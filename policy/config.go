@@ -188,6 +188,29 @@ func (e *Engine) when(st *state) when {
 	return w
 }
 
+// Snapshot is the rules and the mode of one moment: what a decision was made by,
+// for whoever turns it into a confinement. The zero value has no rules, in
+// [ModeDefault].
+type Snapshot struct {
+	st   *state
+	when when
+}
+
+// Snapshot returns the rules and the mode in force.
+func (e *Engine) Snapshot() Snapshot {
+	st := e.state.Load()
+	return Snapshot{st, e.when(st)}
+}
+
+// In reports whether m was the mode, or that of an agent above.
+func (s Snapshot) In(m Mode) bool { return s.when.in(m) }
+
+// KernelDenials is that of the rules in force.
+func (e *Engine) KernelDenials(dirs []string) []KernelDenial { return e.Snapshot().KernelDenials(dirs) }
+
+// KernelGrants is that of the rules in force.
+func (e *Engine) KernelGrants() []KernelGrant { return e.Snapshot().KernelGrants() }
+
 // Mode returns the mode in force.
 func (e *Engine) Mode() Mode { return e.state.Load().mode }
 

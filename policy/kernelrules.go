@@ -43,12 +43,12 @@ const maxListed = 4096
 // hosts, for whoever turns a policy into a confinement. dirs are the directories
 // where names "at any depth" are looked for; elsewhere they are not held. It
 // reads directories with the rights of the calling thread.
-func (e *Engine) KernelDenials(dirs []string) []KernelDenial {
-	st := e.state.Load()
-	if st.rules == nil {
+func (s Snapshot) KernelDenials(dirs []string) []KernelDenial {
+	st := s.st
+	if st == nil || st.rules == nil {
 		return nil
 	}
-	w := e.when(st)
+	w := s.when
 	var out []KernelDenial
 	for _, c := range st.rules.all {
 		if c.rule.Kind == DenyRule && w.live(c.rule) {
@@ -61,12 +61,12 @@ func (e *Engine) KernelDenials(dirs []string) []KernelDenial {
 }
 
 // KernelGrants lists the allow rules about effects on one path.
-func (e *Engine) KernelGrants() []KernelGrant {
-	st := e.state.Load()
-	if st.rules == nil {
+func (s Snapshot) KernelGrants() []KernelGrant {
+	st := s.st
+	if st == nil || st.rules == nil {
 		return nil
 	}
-	w := e.when(st)
+	w := s.when
 	var out []KernelGrant
 	for _, c := range st.rules.all {
 		p := &c.pat

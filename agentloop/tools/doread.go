@@ -15,6 +15,8 @@ import (
 type readRequest struct {
 	From  int `json:"from"` // the first line, from 1
 	Count int `json:"count"`
+	// Plain, if not zero, asks for at most so many bytes of the text as it is.
+	Plain int `json:"plain,omitempty"`
 }
 
 // handleRead shows lines. A file of at most maxWholeFile bytes is read once, so that
@@ -52,6 +54,13 @@ func handleRead(q request, a *answer) error {
 		return nil
 	}
 	text := decode(content, kind)
+	if q.Read.Plain > 0 {
+		if len(text) > q.Read.Plain {
+			return fmt.Errorf("%s has %d bytes, at most %d are loaded", p.path, len(text), q.Read.Plain)
+		}
+		a.Text = text
+		return nil
+	}
 	a.Text = showLines(strings.NewReader(text), *q.Read, lineNotes(kind, text))
 	return nil
 }

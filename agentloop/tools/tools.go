@@ -30,5 +30,7 @@ func All(o Options) []agentloop.Tool {
 		bashTool{agentloop.BashTool()},
 		readTool{h}, writeTool{h}, editTool{h},
 		globTool{h}, grepTool{h}, listTool{h},
+		resultTool{},
+		memoryTool{}, skillTool{h},
 	}
 }

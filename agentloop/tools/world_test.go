@@ -15,6 +15,9 @@ import (
 
 func TestMain(m *testing.M) {
 	HelperMain()
+	if dir := os.Getenv(recordChild); dir != "" {
+		changeForEver(dir)
+	}
 	os.Exit(m.Run())
 }
 
@@ -50,7 +53,8 @@ func newWorld(t testing.TB, edit func(*agentloop.PolicyInForce)) *world {
 	}
 	runner := exec.NewRunner(host)
 	runner.CacheDir = w.caller.CacheDir
-	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: runner, Host: host, Tools: All(Options{}), Metrics: agentloop.NewMetrics()})
+	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: runner, Host: host, Tools: All(Options{}), Metrics: agentloop.NewMetrics(),
+		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,99 +8,31 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
 	"sandboxd/policy"
 	"sandboxd/policy/settings"
 )
 
-// policies reads the policies of sessions, and notices when a file of one changes.
-// It is safe for concurrent use.
-type policies struct {
-	mu     sync.Mutex
-	files  map[string]stamp
-	looked time.Time
-}
-
-// stamp tells one content of a file from another, as far as stat(2) does.
-type stamp struct {
-	inode, size   uint64
-	mtime, ctime  int64
-	there, broken bool
-}
-
-const (
-	// lookEvery is how long an edit may go unnoticed: files are looked at when a call
-	// comes, and not more often than this.
-	lookEvery = 100 * time.Millisecond
-	// maxWatched bounds the files. Beyond it everything counts as changed.
-	maxWatched = 10000
-)
-
-func newPolicies() *policies { return &policies{files: map[string]stamp{}} }
-
-func stampOf(path string) stamp {
-	var st unix.Stat_t
-	switch err := unix.Stat(path, &st); err {
-	case nil:
-		return stamp{inode: st.Ino, size: uint64(st.Size), mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), there: true}
-	case unix.ENOENT, unix.ENOTDIR:
-		return stamp{}
-	}
-	return stamp{broken: true}
-}
-
-// watch remembers what the files of one policy are. A file that is known keeps its
-// stamp until changed has told of the change.
-func (p *policies) watch(e *settings.Effective) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range e.Files {
-		if _, known := p.files[f.Path]; !known && len(p.files) < maxWatched {
-			p.files[f.Path] = stampOf(f.Path)
-		}
-	}
-}
-
-// changed reports whether a policy file is not what it was; it says so once.
-func (p *policies) changed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := time.Now(); now.Sub(p.looked) < lookEvery {
-		return false
-	} else {
-		p.looked = now
-	}
-	found := false
-	for path, old := range p.files {
-		if now := stampOf(path); now != old {
-			p.files[path], found = now, true
-		}
-	}
-	return found
-}
-
-// load reads the policy for a session. It is called with the rights of the peer.
-func (p *policies) load(_ context.Context, peer agentloop.Peer, r agentloop.SessionRequest) (agentloop.PolicyInForce, error) {
+// loadPolicy reads the policy for a session. It is called with the rights of the peer.
+func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionRequest) (agentloop.PolicyInForce, error) {
 	o := settings.Options{Workspace: r.Workspace, Environ: r.Environ, PolicyFiles: fromDir(r.Cwd, r.Policy), Profile: r.Profile,
 		Owners: []int{peer.UID(), 0}}
 	if r.Mode != "" {
 		o.Layers = append(o.Layers, settings.FlagMode(r.Mode))
 	}
+	began := time.Now()
 	e, err := settings.Load(o)
 	if err != nil {
 		return agentloop.PolicyInForce{}, err
 	}
-	p.watch(e)
 	cfg, err := e.Config()
 	if err != nil {
 		return agentloop.PolicyInForce{}, err
 	}
-	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID())}
+	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID()),
+		Changed: watchFiles(e, r.Environ, began)}
 	for _, root := range r.Grant.Paths {
 		if root.Access == policy.GrantRead || root.Access == policy.GrantWrite {
 			out.Config.Roots = append(out.Config.Roots, policy.Root{Path: absolute(root.Path, r), Write: root.Access == policy.GrantWrite})
@@ -109,10 +41,30 @@ func (p *policies) load(_ context.Context, peer agentloop.Peer, r agentloop.Sess
 	for _, h := range e.Hooks {
 		out.Hooks = append(out.Hooks, agentloop.HookSpec(h))
 	}
+	for _, s := range e.MCPServers {
+		out.MCP = append(out.MCP, agentloop.MCPServer(s))
+	}
+	out.UseSkills(peer.Caller.Home, skillDirs(peer.Caller, e))
 	for _, n := range e.Ignored {
 		out.Warnings = append(out.Warnings, "ignored: "+n.String())
 	}
 	return out, nil
+}
+
+// skillDirs are where skills lie outside of the workspace: those of the user, also
+// as Claude Code has them, and what policies name.
+func skillDirs(c agentloop.Caller, e *settings.Effective) []string {
+	var dirs []string
+	if c.ConfigDir != "" {
+		dirs = append(dirs, filepath.Join(c.ConfigDir, "skills"))
+	}
+	if c.Home != "" {
+		dirs = append(dirs, filepath.Join(c.Home, ".claude", "skills"))
+	}
+	for _, d := range e.SkillDirs {
+		dirs = append(dirs, d.Text)
+	}
+	return dirs
 }
 
 // absolute is a path of the client's flags as a root of decisions.

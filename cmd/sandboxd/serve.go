@@ -32,7 +32,6 @@ type parts struct {
 	talks    *sqlite.Conversations
 	sessions *agentloop.Sessions
 	asks     *agentloop.AskQueue
-	policies *policies
 	server   *api.Server
 	stop     context.CancelFunc
 }
@@ -117,6 +116,12 @@ func (d *parts) reload(ctx context.Context) error {
 	return nil
 }
 
+// refused logs a policy that changed and cannot be read; the session's user is told
+// by its events.
+func (d *parts) refused(session string, err error) {
+	d.log.Error("policy refused, the old one stays in force", "session", session, "error", err)
+}
+
 // listeners takes the socket that systemd passes, or makes one.
 func (d *parts) listeners() (list []net.Listener, end func(), err error) {
 	passed, err := activation.Listeners()
@@ -187,7 +192,6 @@ func (d *parts) build(ctx context.Context) error {
 	runner := exec.NewRunner(host)
 	runner.CacheDir, runner.Warm = own.CacheDir, warmKeepers
 	d.runner = runner
-	d.policies = newPolicies()
 	d.asks = agentloop.NewAskQueue(agentloop.AskQueueOptions{Store: d.store, Timeout: d.o.ask, SaveRule: saveRule, Metrics: metrics,
 		Session: func(id string) (*agentloop.Session, bool) { return d.sessions.Find(id) }})
 	hooks, err := agentloop.NewHookRegistry(agentloop.HookRegistryOptions{
@@ -207,7 +211,7 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: d.policies.load, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
+	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
 		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, SelfTest: dispatcher.SelfTest})
 	if err != nil {
 		return err
@@ -224,7 +228,7 @@ func (d *parts) build(ctx context.Context) error {
 	d.server, err = api.NewServer(api.Options{
 		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Conversations: d.talks, Metrics: metricsHandler(metrics),
 		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
-		Reload: d.reload, Changed: d.policies.changed, Stop: d.stop, Log: d.log})
+		Reload: d.reload, Stop: d.stop, Log: d.log})
 	return err
 }
 

@@ -39,7 +39,10 @@ func OpenTrust(stateDir string, owners []int) (*TrustStore, error) {
 	return t, t.read()
 }
 
-func (t *TrustStore) file() string { return filepath.Join(t.dir, "trust.json") }
+func (t *TrustStore) file() string { return TrustFile(t.dir) }
+
+// TrustFile is where the store in stateDir keeps what is trusted.
+func TrustFile(stateDir string) string { return filepath.Join(stateDir, "trust.json") }
 
 func (t *TrustStore) read() error {
 	t.entries = nil

@@ -37,7 +37,6 @@ func (s *Server) prepare(ctx context.Context, peer agentloop.Peer, q ExecRequest
 	if c.tool, err = q.toolCall(); err != nil {
 		return nil, err
 	}
-	s.refresh(ctx)
 	if q.Session != "" {
 		if c.session, err = s.o.Sessions.Get(q.Session, peer); err != nil {
 			return nil, sessionFault(err)
@@ -50,19 +49,6 @@ func (s *Server) prepare(ctx context.Context, peer agentloop.Peer, q ExecRequest
 	}
 	c.tool.Session = c.session.ID()
 	return c, nil
-}
-
-// refresh reads the policies again if a file changed, before the call is decided. A
-// broken file leaves the old policy in force, and is told of by Reload.
-func (s *Server) refresh(ctx context.Context) {
-	if s.o.Changed == nil || s.o.Reload == nil {
-		return
-	}
-	s.refreshing.Lock() // a call that comes meanwhile is decided by the new policy
-	defer s.refreshing.Unlock()
-	if s.o.Changed() {
-		_ = s.o.Reload(context.WithoutCancel(ctx))
-	}
 }
 
 // toolCall is the call as the dispatcher takes it.

@@ -43,9 +43,6 @@ type Options struct {
 	Token string
 	// Reload reads the policies again. Nil: the route refuses.
 	Reload func(context.Context) error
-	// Changed reports that a policy file is not what it was when it was read. Nil:
-	// policies change by Reload alone.
-	Changed func() bool
 	// Stop ends the daemon gracefully. Nil: the route refuses.
 	Stop func()
 	Log  *slog.Logger // nil: nothing is logged
@@ -74,8 +71,6 @@ type Server struct {
 	// quit is closed when long answers (events, logs) are to end.
 	quit  chan struct{}
 	gates []*gate
-
-	refreshing sync.Mutex
 }
 
 // NewServer checks the options.
