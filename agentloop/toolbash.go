@@ -29,8 +29,7 @@ func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		// No start files: what a login shell reads is not part of the call.
-		argv = []string{"bash", "--noprofile", "--norc", "-c", script}
+		argv = BashArgv(script)
 	}
 	res, err := r.Command(ctx, Command{Argv: argv})
 	if err != nil {
@@ -43,7 +42,17 @@ func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 		}
 		text += r.out.stderr
 	}
-	return text + exitLine(res, r.grant.Limits.Timeout), nil
+	text += exitLine(res, r.grant.Limits.Timeout)
+	if res.LeftBehind {
+		text += "\n[processes that outlived the command were ended]"
+	}
+	return text, nil
+}
+
+// BashArgv is how a script is started: without start files, since what a shell reads
+// besides is not part of the call.
+func BashArgv(script string) []string {
+	return []string{"bash", "--noprofile", "--norc", "-c", script}
 }
 
 // exitLine tells the model how a command ended that did not succeed.

@@ -14,7 +14,8 @@ func (l *launch) result(end ending, start time.Time) Result {
 		Version: ResultVersion, Elapsed: time.Since(start), Enforced: l.enforced,
 		CPU:       time.Duration(end.usage.V[0]+end.usage.V[1]) * time.Microsecond,
 		MaxMemory: max(end.peakBytes, end.usage.V[2]), PeakTasks: end.peakTasks,
-		UID: l.uid(), GID: l.gid(), LimitsHit: []string{},
+		LeftBehind: end.usage.C == 1,
+		UID:        l.uid(), GID: l.gid(), LimitsHit: []string{},
 	}
 	for i, s := range []*Stream{&r.Stdout, &r.Stderr} {
 		*s = l.stdio.stream(i)

@@ -77,12 +77,14 @@ type Result struct {
 	CPU       time.Duration `json:"-"`
 	MaxMemory int64         `json:"max_memory_bytes"` // peak; 0 unknown
 	PeakTasks int           `json:"peak_tasks"`       // 0 unknown
-	Stdout    Stream        `json:"stdout"`
-	Stderr    Stream        `json:"stderr"`
-	LimitsHit []string      `json:"limits_hit"`
-	Enforced  Enforced      `json:"enforced"`
-	UID       int           `json:"uid"`
-	GID       int           `json:"gid"`
+	// LeftBehind: processes outlived the command, and were ended.
+	LeftBehind bool     `json:"left_behind,omitempty"`
+	Stdout     Stream   `json:"stdout"`
+	Stderr     Stream   `json:"stderr"`
+	LimitsHit  []string `json:"limits_hit"`
+	Enforced   Enforced `json:"enforced"`
+	UID        int      `json:"uid"`
+	GID        int      `json:"gid"`
 }
 
 // SetupError reports that confinement could not be established; the command

@@ -1,6 +1,10 @@
 package tools
 
 import (
+	"context"
+	"fmt"
+	"strings"
+
 	"sandboxd/agentloop"
 	"sandboxd/policy"
 )
@@ -10,17 +14,52 @@ type bashTool struct{ agentloop.Tool }
 
 func (bashTool) Schema() agentloop.ToolSchema {
 	return schema("run_bash", "Runs a Bash script in the workspace, confined by the policy. Its output and exit status are the result. "+
-		"Processes that it leaves behind are ended with it.",
+		"Processes that it leaves behind are ended with it; what is to go on runs with run_in_background.",
 		object{
 			{name: "command", kind: "string", text: "The script.", required: true},
 			{name: "description", kind: "string", text: "What it does, in a few words."},
 			{name: "working_dir", kind: "string", text: "Where it starts; the workspace unless given."},
 			{name: "timeout", kind: "integer", text: "Seconds until it is ended; 60 unless given, at most 120 unless the policy allows more."},
+			{name: "run_in_background", kind: "boolean", text: "Start it and go on; its end is told later."},
 		})
 }
 
 // Summary is for the classifier.
 func (bashTool) Summary(args policy.Args) string {
-	script, _, _ := text(args, "command", "cmd", "script")
+	script, _, _ := text(args, scriptFields...)
+	if dir, given, _ := text(args, "working_dir", "cwd", "workdir"); given {
+		return "in " + dir + ":\n" + script
+	}
 	return script
+}
+
+var scriptFields = []string{"command", "cmd", "script"}
+
+func (t bashTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
+	background, err := flag(r.Call.Args, "run_in_background", "is_background")
+	if err != nil {
+		return "", err
+	}
+	if on, err := flag(r.Call.Args, "dangerouslyDisableSandbox"); err != nil {
+		return "", err
+	} else if on {
+		r.Note("dangerouslyDisableSandbox counts for nothing here: every command is confined")
+	}
+	if !background {
+		return t.Tool.Call(ctx, r)
+	}
+	script, err := need(r.Call.Args, scriptFields...)
+	if err != nil {
+		return "", err
+	}
+	description, _, err := text(r.Call.Args, "description")
+	if err != nil {
+		return "", err
+	}
+	task, err := r.Background(agentloop.Command{Argv: agentloop.BashArgv(script)}, agentloop.TaskOptions{Command: script, Description: description})
+	if err != nil {
+		return "", err
+	}
+	state := task.State()
+	return fmt.Sprintf("%s runs in the background: %s\nbg_task_output shows what it prints, bg_task_kill ends it.", state.ID, strings.TrimSpace(state.Command)), nil
 }

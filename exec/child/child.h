@@ -129,7 +129,7 @@ enum message_type {
 	MSG_ERROR = 1, // a = stage, b = errno, c = detail
 	MSG_STARTED,   // a = pid of the command as the keeper sees it, b = 1 if kill(-1) is scoped
 	MSG_EXIT,      // a = si_code, b = si_status, v = usage of the command
-	MSG_DONE,      // a = 1 if the command ended, b = 1 if the run had too many tasks, v = usage of everything reaped, v[3] = most tasks that were counted
+	MSG_DONE,      // a = 1 if the command ended, b = 1 if the run had too many tasks, c = 1 if processes outlived the command, v = usage of everything reaped, v[3] = most tasks that were counted
 	MSG_SAMPLE,    // v[0] = tasks, v[1] = private resident bytes, v[2] = shared resident bytes
 	MSG_PTY,       // carries the controlling end of the terminal
 	MSG_EARLY,     // a copied keeper has its namespaces

@@ -141,8 +141,10 @@ static void end(struct keeper *k)
 	// Whatever still lives of the tree is a child of this process or below one:
 	// orphans come to process 1 or to the subreaper. Mostly nothing is left, and
 	// a signal to all walks every task of the machine.
+	int left = 0;
 	if (!reap(k))
 		goto done;
+	left = k->exited; // the command had gone, these had not
 	if (count_over(k) && !k->scoped && !k->init)
 		tree_kill(k, SIGSTOP); // one by one: what was signalled must not fork meanwhile
 	for (int round = 0;; round++) {
@@ -159,7 +161,7 @@ static void end(struct keeper *k)
 done:;
 	if (k->terminal >= 0) // a starter that was killed left it raw
 		ioctl(k->terminal, TCSETS, k->settings); // the kernel's struct, as read by TCGETS
-	struct message m = {.type = MSG_DONE, .a = k->exited, .b = count_over(k)};
+	struct message m = {.type = MSG_DONE, .a = k->exited, .b = count_over(k), .c = left};
 	usage(&m, RUSAGE_CHILDREN);
 	m.v[3] = k->peak;
 	keeper_send(&m, -1);

@@ -18,7 +18,8 @@ const (
 	// ExitedMessage: A is si_code, B si_status of the command (waitid(2)).
 	ExitedMessage MessageType = 3
 	// Done: nothing of the tree is left; V holds the usage of all of it and the most
-	// tasks that were counted, B is 1 if they were too many (see [Plan.Tasks]).
+	// tasks that were counted, B is 1 if they were too many (see [Plan.Tasks]), C is 1
+	// if processes outlived the command and were killed.
 	Done MessageType = 4
 	// Sample: V holds tasks, private and shared resident bytes of the tree.
 	Sample      MessageType = 5
