@@ -63,6 +63,15 @@ func (w *question) release(said policy.Answer) {
 	close(w.done)
 }
 
+// asker is the session whose rules the call must pass: a sub-agent has more of them
+// than its lead.
+func (w *question) asker() *Session {
+	if w.by != nil {
+		return w.by
+	}
+	return w.session
+}
+
 // check says whether the answer can be given to this question.
 func (a AskAnswer) check(q PendingQuestion, canSave bool) (scope string, err error) {
 	if !a.Always {
@@ -224,7 +233,7 @@ func (q *AskQueue) keepAlways(ctx context.Context, w *question, scope, by string
 	if w.call.Tool == "" {
 		return // the arguments were not kept as they were
 	}
-	d, _ := s.Check(ctx, w.call)
+	d, _ := w.asker().Check(ctx, w.call)
 	if d.Verdict != policy.Allow {
 		out.StillAsks = true
 		if d.Reason != nil {
@@ -249,7 +258,7 @@ func (q *AskQueue) reconsider(ctx context.Context, from *question, by string) {
 	}
 	q.mu.Unlock()
 	for _, w := range others {
-		if d, _ := w.session.Check(ctx, w.call); d.Verdict != policy.Allow {
+		if d, _ := w.asker().Check(ctx, w.call); d.Verdict != policy.Allow {
 			continue
 		}
 		by := by + ", by the rule kept for " + from.shown.ID

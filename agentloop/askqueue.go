@@ -133,7 +133,8 @@ type keptAnswer struct {
 // question is one pending question.
 type question struct {
 	shown   PendingQuestion
-	session *Session
+	session *Session // in which it is put
+	by      *Session // whose call asks: session, or one of a sub-agent in it
 	call    policy.Call
 	// answer is closed when it is settled; won is what was said. Both are nil
 	// while no call waits for it (after a restart).
@@ -178,18 +179,20 @@ var ErrNoAnswerer = errors.New("no answerer is attached")
 
 // Ask waits for an answer, or returns at once when nobody is attached.
 func (a queueAsker) Ask(ctx context.Context, asked policy.Question) (policy.Answer, error) {
-	return a.q.ask(ctx, a.s, asked)
+	return a.q.ask(ctx, a.s, a.s, asked)
 }
 
-func (q *AskQueue) ask(ctx context.Context, s *Session, asked policy.Question) (policy.Answer, error) {
-	digest := digestOf(s, asked.Call)
+// ask puts a question of by into the session s: the same one, or that of the lead
+// of a sub-agent.
+func (q *AskQueue) ask(ctx context.Context, s, by *Session, asked policy.Question) (policy.Answer, error) {
+	digest := digestOf(by, asked.Call)
 	if answer, ok := q.takeKept(digest); ok {
 		return answer, nil
 	}
 	if !q.someoneFor(s) {
 		return policy.Answer{}, ErrNoAnswerer
 	}
-	w, err := q.put(ctx, s, asked, digest)
+	w, err := q.put(ctx, s, by, asked, digest)
 	if err != nil {
 		return policy.Answer{}, err
 	}
@@ -198,11 +201,11 @@ func (q *AskQueue) ask(ctx context.Context, s *Session, asked policy.Question) (
 		return w.won, nil
 	case <-ctx.Done():
 	}
-	by := "timeout"
+	why := "timeout"
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		by = "cancelled"
+		why = "cancelled"
 	}
-	return q.giveUp(w, by, ctx.Err())
+	return q.giveUp(w, why, ctx.Err())
 }
 
 // giveUp settles a question that nobody answered. If an answer came first, it
@@ -221,7 +224,7 @@ func (q *AskQueue) giveUp(w *question, by string, err error) (policy.Answer, err
 }
 
 // put adds a question, or joins the same one that a restart left.
-func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, digest string) (*question, error) {
+func (q *AskQueue) put(ctx context.Context, s, by *Session, asked policy.Question, digest string) (*question, error) {
 	q.mu.Lock()
 	for _, w := range q.pending {
 		if w.restored && w.gone && w.shown.Digest == digest && !w.settling {
@@ -231,8 +234,12 @@ func (q *AskQueue) put(ctx context.Context, s *Session, asked policy.Question, d
 		}
 	}
 	q.mu.Unlock()
-	w := &question{session: s, call: asked.Call, done: make(chan struct{})}
-	w.shown = q.describe(s, asked, digest)
+	w := &question{session: s, by: by, call: asked.Call, done: make(chan struct{})}
+	w.shown = q.describe(by, asked, digest)
+	if by != s {
+		w.shown.Session = s.id
+		w.shown.Why = ShowText("sub-agent "+w.shown.Agent+": ") + w.shown.Why
+	}
 	return w, q.enter(ctx, w)
 }
 
