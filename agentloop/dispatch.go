@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"sandboxd/exec"
@@ -54,6 +55,9 @@ type Dispatcher struct {
 	tools map[string]Tool
 	queue *fairQueue
 	tasks taskCount
+
+	mu      sync.Mutex
+	earlier map[string][]string // what users are told with their next run, by state directory
 }
 
 // NewDispatcher checks the options.
@@ -64,7 +68,7 @@ func NewDispatcher(o DispatcherOptions) (*Dispatcher, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Dispatcher{o: o, tools: map[string]Tool{}, queue: newFairQueue(o.MaxRunning, o.MaxRunningPerUID, o.MaxQueued, o.Metrics)}
+	d := &Dispatcher{o: o, tools: map[string]Tool{}, earlier: map[string][]string{}, queue: newFairQueue(o.MaxRunning, o.MaxRunningPerUID, o.MaxQueued, o.Metrics)}
 	for _, t := range append([]Tool{bashTool{}, readTool{}, writeTool{}}, o.Tools...) {
 		d.tools[t.Name()] = t
 	}

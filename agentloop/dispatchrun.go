@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/sys/unix"
-
 	"sandboxd/exec"
 )
 
@@ -130,8 +128,8 @@ func (p *confined) connect(r *ToolRun, c Command) {
 	}
 }
 
-// newGuard completes what earlier runs left undone by a crash, and makes the guard
-// of this one. It returns nil where nothing is to be looked at.
+// newGuard completes what earlier runs of the same user left undone by a crash, and
+// makes the guard of this one. It returns nil where nothing is to be looked at.
 func (d *Dispatcher) newGuard(p *confined, r *ToolRun) (*Guard, error) {
 	if p.grant.ReadOnlyWorkspace {
 		return nil, nil
@@ -142,20 +140,14 @@ func (d *Dispatcher) newGuard(p *confined, r *ToolRun) (*Guard, error) {
 			Why: "no private directory for the journal", Instead: "not looked at after the run"})
 		return nil, nil
 	}
-	earlier, err := CompleteGuards(dir)
-	for _, f := range earlier {
-		p.report.Warnings = append(p.report.Warnings, "an earlier run that did not end: "+f.String())
-	}
-	if err != nil {
-		p.report.Warnings = append(p.report.Warnings, "an earlier run could not be completed: "+err.Error())
-	}
+	p.report.Warnings = append(p.report.Warnings, d.earlierRuns(dir)...)
 	var held []string
 	for _, name := range p.report.Protected {
 		if name.Level == LevelKernel {
 			held = append(held, name.Path)
 		}
 	}
-	guard, err := NewGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User})
+	guard, err := NewGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User, Beside: d.userDirs()})
 	if err != nil {
 		return nil, p.unguarded(r, err)
 	}
@@ -211,13 +203,4 @@ func (d *Dispatcher) finishGuard(guard *Guard, p *confined, r *ToolRun, ran bool
 		d.o.Metrics.add(1, "sandboxd_detected_total", string(f.Action))
 	}
 	return found
-}
-
-// stateDir is where journals of a session's runs are kept. What is
-// read back with the rights of root must not be writable by the user.
-func (d *Dispatcher) stateDir(s *Session) string {
-	if s.peer.Caller.UID != unix.Geteuid() {
-		return d.o.StateDir
-	}
-	return s.peer.Caller.StateDir
 }

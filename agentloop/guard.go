@@ -44,6 +44,7 @@ type Guard struct {
 	journal *guardJournal
 	file    *os.File
 	dir     string
+	beside  string
 }
 
 // GuardOptions says how the run is held.
@@ -55,6 +56,10 @@ type GuardOptions struct {
 	// guard looks and undoes with that user's rights first, and with its own
 	// only where these do not suffice.
 	User *exec.User
+	// Beside is a pattern of further state directories, those of other users: a run
+	// that is going on in the same workspace may have its journal there. They are
+	// looked at for that alone.
+	Beside string
 }
 
 // GuardAction says what was done about a finding.
@@ -132,12 +137,12 @@ func NewGuard(stateDir, workspace string, o GuardOptions) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guard of %s: %w", workspace, err)
 	}
-	return &Guard{journal: j, dir: stateDir}, nil
+	return &Guard{journal: j, dir: stateDir, beside: o.Beside}, nil
 }
 
 // Begin is the second half. It must be over when the command starts.
 func (g *Guard) Begin() error {
-	file, err := g.journal.create(g.dir)
+	file, err := g.journal.create(g.dir, g.beside)
 	if err != nil {
 		return fmt.Errorf("guard of %s: %w", g.journal.Workspace, err)
 	}

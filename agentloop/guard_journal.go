@@ -84,7 +84,7 @@ func newGuardJournal(workspace string, o GuardOptions) (*guardJournal, error) {
 
 // create takes the start stamp and the snapshot and writes the journal. The
 // returned file is locked for as long as it is open.
-func (j *guardJournal) create(stateDir string) (*os.File, error) {
+func (j *guardJournal) create(stateDir, beside string) (*os.File, error) {
 	dir := filepath.Join(stateDir, "guards")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (j *guardJournal) create(stateDir string) (*os.File, error) {
 	if err := j.snapshot(stateDir); err != nil {
 		return fail(err)
 	}
-	j.inherit(dir)
+	j.inherit(stateDir, beside)
 	text, err := json.Marshal(j)
 	if err != nil {
 		return fail(err)
@@ -292,8 +292,13 @@ func closeParent(root, dir int) {
 // inherit takes the snapshot of the oldest run that is still going on in the
 // same workspace: what that run did to a name must not be the state that this
 // one restores.
-func (j *guardJournal) inherit(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, workspaceKey(j.Workspace)+"-*.json"))
+func (j *guardJournal) inherit(stateDir, beside string) {
+	own := filepath.Join("guards", workspaceKey(j.Workspace)+"-*.json")
+	names, _ := filepath.Glob(filepath.Join(stateDir, own))
+	if beside != "" {
+		others, _ := filepath.Glob(filepath.Join(beside, own))
+		names = append(names, others...)
+	}
 	var oldest *guardJournal
 	for _, name := range names {
 		other, err := readGuardJournal(name)

@@ -138,7 +138,7 @@ func TestHooksDoNotRunOnTheUsersThread(t *testing.T) {
 // TestForeignGuardJournalIsNotTrusted: the user cannot make root undo something.
 func TestForeignGuardJournalIsNotTrusted(t *testing.T) {
 	w := otherWorld(t, denying())
-	if dir := w.d.stateDir(w.s); dir != w.opts.StateDir {
+	if dir := w.d.stateDir(w.s); dir != w.opts.StateDir+"/uid-1000" {
 		t.Errorf("journals of root's guard are in %q", dir)
 	}
 	res := w.unread("mkdir -p .git/hooks && printf '#!/bin/sh\\nid\\n' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit")
