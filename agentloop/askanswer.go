@@ -271,10 +271,19 @@ func (q *AskQueue) reconsider(ctx context.Context, from *question, by string) {
 
 // dropSession denies what a session that ends still asks.
 func (q *AskQueue) dropSession(ctx context.Context, id string) {
+	q.drop(ctx, func(p PendingQuestion) bool { return p.Session == id })
+}
+
+// dropCall denies what a call asked that is over.
+func (q *AskQueue) dropCall(ctx context.Context, session, call string) {
+	q.drop(ctx, func(p PendingQuestion) bool { return p.Session == session && p.Call == call })
+}
+
+func (q *AskQueue) drop(ctx context.Context, which func(PendingQuestion) bool) {
 	q.mu.Lock()
 	var open []*question
 	for _, w := range q.pending {
-		if w.shown.Session == id {
+		if which(w.shown) {
 			open = append(open, w)
 		}
 	}

@@ -21,6 +21,8 @@ const (
 	StatusCancelled Status = "cancelled"
 	StatusOK        Status = "ok"
 	StatusFail      Status = "fail"
+	// The result of a call that the end of the daemon cut off. No row has it.
+	StatusInterrupted Status = "interrupted"
 	// The end of a session; the tool's name is "session" then.
 	StatusSessionStop Status = "SESSION_STOP"
 )

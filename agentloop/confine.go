@@ -58,6 +58,9 @@ func (d *Dispatcher) build(p *confined, r *ToolRun, c Command) error {
 		return errors.Join(err, report.Cleanup())
 	}
 	p.spec.Tier = r.Call.Tier
+	if r.traits.Interrupt == InterruptCancel {
+		p.spec.Limits.CancelGrace = cancelGrace
+	}
 	for _, entry := range r.result.Decision.Env {
 		p.spec.Env = setEnv(p.spec.Env, entry)
 	}

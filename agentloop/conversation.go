@@ -66,7 +66,8 @@ const (
 	// EntryResult is the result of one call, kept as it ends, in the order of the
 	// ends. The message to the model puts results in the order of the calls.
 	EntryResult EntryKind = "result"
-	// EntryCompact replaces all entries before it: Message is the summary.
+	// EntryCompact replaces all entries before it: Message is the summary, Rest
+	// are the messages that stay after it.
 	EntryCompact EntryKind = "compact"
 	// EntryEnd is the end of a turn.
 	EntryEnd EntryKind = "end"
@@ -80,4 +81,6 @@ type Entry struct {
 	Message *Message  `json:"message,omitempty"`
 	Block   *Block    `json:"block,omitempty"` // of started (a use) and result
 	End     *TurnEnd  `json:"end,omitempty"`
+	// Rest holds results as blocks of a user's message.
+	Rest []Message `json:"rest,omitempty"`
 }

@@ -99,6 +99,12 @@ var ErrCancelled = errors.New("the session was cancelled")
 // it. It returns when nothing of the call is left. A refusal is a result, not an
 // error. Cancelling ctx ends the call.
 func (d *Dispatcher) Dispatch(ctx context.Context, s *Session, c ToolCall) (res ToolResult) {
+	return d.dispatch(ctx, context.Background(), s, c)
+}
+
+// dispatch is Dispatch for a loop: the end of stop asks the call to end, which it
+// does as its traits say.
+func (d *Dispatcher) dispatch(ctx, stop context.Context, s *Session, c ToolCall) (res ToolResult) {
 	h := &handling{d: d, s: s, c: c, start: d.o.Now()}
 	h.res.lastHop = h.start
 	if h.c.ID == "" {
@@ -114,7 +120,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, s *Session, c ToolCall) (res 
 		h.res.Elapsed = d.o.Now().Sub(h.start)
 		res = h.res
 	}()
-	h.do(ctx)
+	h.do(ctx, stop)
 	return h.res
 }
 
@@ -133,6 +139,11 @@ type handling struct {
 	decided, recorded bool
 	decidedAt         int64 // the session's revision
 	at                moment
+	interrupted       <-chan struct{}
+	inQueue           bool // it has a place among those that run
+	// release leaves the gate of the loop, which alone holds for this call only.
+	release func()
+	alone   bool
 }
 
 // hop ends a hop of the trace.
@@ -143,8 +154,8 @@ func (h *handling) fail(err error) {
 }
 
 // do is the list of hops.
-func (h *handling) do(ctx context.Context) {
-	ctx, leave, err := h.s.enter(ctx, h)
+func (h *handling) do(ctx, stop context.Context) {
+	ctx, leave, err := h.s.enter(ctx, stop, h)
 	if err != nil {
 		h.hop(hopLoop, err.Error())
 		h.refuse(policy.SafetyReason{Check: "cancelled", Text: err.Error()}, err)
@@ -152,16 +163,22 @@ func (h *handling) do(ctx context.Context) {
 	}
 	defer leave()
 	h.hop(hopLoop, "")
+	if r := h.c.refusal; r != nil {
+		h.hop(hopPrepare, r.text)
+		h.refuse(policy.SafetyReason{Check: r.check, Text: r.text}, errors.New(r.text))
+		return
+	}
 	if err := h.prepare(); err != nil {
 		h.hop(hopPrepare, err.Error())
 		h.refuse(policy.SafetyReason{Check: "arguments", Text: err.Error()}, err)
 		return
 	}
 	h.hop(hopPrepare, "")
+	defer h.leaveGate()
 	if !h.decideAndWait(ctx) {
 		return
 	}
-	defer h.d.queue.release(h.s.peer.UID())
+	defer h.leaveQueue()
 	h.s.events.Publish(EventCallStarted, callEvent{Call: h.c.ID, Tool: h.tool.Name(), Agent: h.c.Agent})
 	h.call(ctx)
 	h.post(ctx)
@@ -171,7 +188,9 @@ func (h *handling) do(ctx context.Context) {
 // prepare finds the tool. A tool that nobody has is refused before any hook.
 func (h *handling) prepare() error {
 	name := policy.CanonicalTool(h.c.Tool)
-	h.tool = h.d.tools[name]
+	if h.tool = h.s.ownTool(name); h.tool == nil {
+		h.tool = h.d.tools[name]
+	}
 	if h.tool == nil {
 		return fmt.Errorf("no tool %q: nothing was done", h.c.Tool)
 	}
@@ -193,8 +212,11 @@ func (h *handling) decideAndWait(ctx context.Context) bool {
 		return false
 	}
 	for range maxRedecisions {
-		uid := h.s.peer.UID()
-		if err := h.d.queue.acquire(ctx, uid); err != nil {
+		err := h.enterGate(ctx)
+		if err == nil {
+			err = h.enterQueue(ctx)
+		}
+		if err != nil {
 			h.hop(hopSchedule, err.Error())
 			h.noTurn(ctx, err)
 			return false
@@ -205,11 +227,11 @@ func (h *handling) decideAndWait(ctx context.Context) bool {
 			if again, ok := h.begin(ctx); ok {
 				return true
 			} else if !again {
-				h.d.queue.release(uid)
+				h.leaveQueue()
 				return false
 			}
 		}
-		h.d.queue.release(uid)
+		h.leaveQueue()
 		if !h.decideAgain(ctx) {
 			return false
 		}
@@ -237,6 +259,51 @@ func (h *handling) begin(ctx context.Context) (again, ok bool) {
 	h.res.Status = StatusCancelled
 	h.answer()
 	return false, false
+}
+
+// enterQueue waits for a place among the calls that run. One that waits for calls
+// of its own takes none, or those could wait for ever.
+func (h *handling) enterQueue(ctx context.Context) error {
+	if h.inQueue = !h.tool.Traits(h.c.Args).Unqueued; !h.inQueue {
+		return ctx.Err()
+	}
+	if err := h.d.queue.acquire(ctx, h.s.peer.UID()); err != nil {
+		h.inQueue = false
+		return err
+	}
+	return nil
+}
+
+func (h *handling) leaveQueue() {
+	if h.inQueue {
+		h.inQueue = false
+		h.d.queue.release(h.s.peer.UID())
+	}
+}
+
+// enterGate waits until the call may run beside the others of its turn. Its traits
+// are those of the final arguments: a hook may have made it one that runs alone.
+func (h *handling) enterGate(ctx context.Context) error {
+	if h.c.Loop == nil {
+		return nil
+	}
+	alone := !h.tool.Traits(h.c.Args).ConcurrencySafe
+	if h.release != nil && h.alone == alone {
+		return nil
+	}
+	h.leaveGate()
+	release, err := h.c.Loop.gate.enter(ctx, alone)
+	if err == nil {
+		h.alone, h.release = alone, release
+	}
+	return err
+}
+
+func (h *handling) leaveGate() {
+	if h.release != nil {
+		h.release()
+		h.release = nil
+	}
 }
 
 // noTurn ends a call that was allowed and never got its turn.
@@ -325,6 +392,9 @@ func (h *handling) refuse(why policy.Reason, err error) {
 		if r.Check == "cancelled" {
 			h.res.Status = StatusCancelled
 		}
+	}
+	if r := h.c.refusal; r != nil && h.res.Status == StatusDeny {
+		h.res.Status = r.status
 	}
 	h.record(context.Background())
 	h.finished()

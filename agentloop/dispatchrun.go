@@ -9,7 +9,7 @@ import (
 
 // call lets the tool do its work.
 func (h *handling) call(ctx context.Context) {
-	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res, at: &h.at}
+	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res, at: &h.at, interrupted: h.interrupted}
 	text, err := h.tool.Call(ctx, r)
 	h.res.Output = text
 	switch {
@@ -42,6 +42,9 @@ func (h *handling) post(ctx context.Context) {
 		h.res.Output = *chain.Output
 	}
 	h.res.Context = append(h.res.Context, chain.Context...)
+	if chain.StopLoop {
+		h.res.StopLoop = "hook " + chain.By + ": " + chain.Reason
+	}
 	text := ""
 	if chain.Blocked {
 		// It ran already; the model is told not to build on it.

@@ -105,6 +105,26 @@ func (e *Events) Publish(kind string, data any) {
 	}
 }
 
+// PublishTransient hands an event to those who read now. It is not kept, has the id
+// of the last one that is, and a reader that lags behind does without it.
+func (e *Events) PublishTransient(kind string, data any) {
+	if e == nil {
+		return
+	}
+	text, err := json.Marshal(data)
+	if err != nil || len(text) > maxEventBytes {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ev := Event{ID: e.last, Type: kind, Time: e.now().UTC(), Data: text}
+	for _, c := range e.readers {
+		if len(c) < cap(c)/2 { // the other half is for events that are kept
+			c <- ev
+		}
+	}
+}
+
 // Subscribe returns the kept events after the given id, and those that follow. An
 // id that was never given, as after a restart of the daemon, counts as missed.
 func (e *Events) Subscribe(after int64) *Subscription {

@@ -25,6 +25,9 @@ const (
 	maxHookOutput = 1 << 20
 	// hookGrace is between TERM and KILL at a hook's deadline.
 	hookGrace = time.Second
+	// cancelGrace is the same after a cancellation, for hooks and for tools that
+	// may be ended at once: it is seen within 250 ms (requirement 136).
+	cancelGrace = 100 * time.Millisecond
 )
 
 // commandHook runs a program at one event.
@@ -204,7 +207,7 @@ func (h *commandHook) build(p *hookProgram, copies hookCopies) (exec.Spec, Repor
 		// Build takes the caller for this process.
 		spec.User = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups}
 	}
-	spec.Limits.Wall, spec.Limits.Grace = h.timeout, hookGrace
+	spec.Limits.Wall, spec.Limits.Grace, spec.Limits.CancelGrace = h.timeout, hookGrace, cancelGrace
 	return spec, report, nil
 }
 

@@ -33,9 +33,10 @@ type Session struct {
 	// revision changes with everything that may change a decision.
 	revision atomic.Int64
 
-	keeping sync.Mutex // held while the Store is told of the session
-	looking sync.Mutex // held while its policy is read
-	look    policyLook
+	keeping    sync.Mutex // held while the Store is told of the session
+	looking    sync.Mutex // held while its policy is read
+	look       policyLook
+	installing sync.Mutex // held while a policy is put in force
 
 	mu     sync.Mutex
 	force  PolicyInForce
@@ -45,6 +46,9 @@ type Session struct {
 	hookVotes atomic.Bool
 	mode      string // set by SetMode; empty: the policy's
 	calls     map[string]*liveCall
+	turns     map[string]*liveTurn
+	tools     map[string]Tool // of the session alone, by canonical name
+	greeting  []string        // what SessionStart hooks say to the model
 	cancelled bool
 	closed    string // the reason, once it is
 	idle      chan struct{}
@@ -60,6 +64,7 @@ type sessionParts struct {
 	runner      *exec.Runner // for hooks
 	host        exec.Host
 	ownDirs     []string // of the daemon
+	tools       []Tool   // of the Dispatcher
 	now         func() time.Time
 	// reload reads the policy again. Nil: it stays as it is.
 	reload func(context.Context, *Session) error
@@ -77,7 +82,7 @@ func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
 
 func newSession(id string, peer Peer, r SessionRequest, parts sessionParts) *Session {
 	return &Session{id: id, peer: peer, request: r, parts: parts, created: parts.now().UTC(), events: newEvents(parts.now),
-		secrets: NewRedactor(r.Environ), calls: map[string]*liveCall{}}
+		secrets: NewRedactor(r.Environ), calls: map[string]*liveCall{}, turns: map[string]*liveTurn{}}
 }
 
 // ID names the session.
@@ -150,6 +155,14 @@ func (s *Session) expand(path, dir string) string {
 // rules and mode. Nothing changes when that fails. A policy that does nothing but
 // deny and ask, and has no rule, needs no engine.
 func (s *Session) install(p PolicyInForce) error {
+	s.installing.Lock()
+	defer s.installing.Unlock()
+	p.Generation = s.Generation() + 1
+	return s.put(p, s.tools)
+}
+
+// put is install with tools of the session; s.installing is held.
+func (s *Session) put(p PolicyInForce, tools map[string]Tool) error {
 	cfg := p.Config
 	cfg.Rules = slices.Clone(cfg.Rules)
 	var own *HookRegistry
@@ -159,6 +172,7 @@ func (s *Session) install(p PolicyInForce) error {
 			return err
 		}
 		s.complete(&cfg, own)
+		declareTools(&cfg, s.parts.tools, tools)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +201,7 @@ func (s *Session) install(p PolicyInForce) error {
 		}
 		s.parts.hooks.SetSession(s, own) // in place of those of an earlier policy
 	}
-	p.Generation = s.force.Generation + 1
-	s.force, s.engine = p, engine
+	s.force, s.engine, s.tools = p, engine, tools
 	s.revision.Add(1)
 	return nil
 }

@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // liveCall is a call that has been taken and has not ended.
@@ -10,7 +11,33 @@ type liveCall struct {
 	cancel    context.CancelCauseFunc
 	interrupt Interrupt
 	queued    bool
-	ended     bool // by a cancellation of the session
+	ended     bool // at once, by a cancellation of the session
+	// asked is closed when the call is to end, whatever it is; late ends one that
+	// may finish first and does not.
+	asked chan struct{}
+	why   error
+	late  *time.Timer
+}
+
+// blockTime is how long a call that may finish first has for it.
+const blockTime = 2 * time.Second
+
+// end asks a call to end: at once, or within blockTime when it may finish first.
+// The session's lock is held.
+func (c *liveCall) end(why error) {
+	if c.why == nil {
+		c.why = why
+		close(c.asked)
+	}
+	switch {
+	case c.queued, c.interrupt == InterruptCancel:
+		c.ended = true
+		c.cancel(why)
+	case c.interrupt == InterruptTerm:
+		c.cancel(why)
+	case c.late == nil:
+		c.late = time.AfterFunc(blockTime, func() { c.cancel(why) })
+	}
 }
 
 // ErrSessionClosed reports that the session has ended.
@@ -18,7 +45,8 @@ var ErrSessionClosed = errors.New("the session has ended")
 
 // enter takes a call in, unless the session has ended or was cancelled. The
 // context it returns ends when the call is to end; leave is called when it has.
-func (s *Session) enter(ctx context.Context, h *handling) (live context.Context, leave func(), err error) {
+// The end of stop asks the call to end, as its traits say.
+func (s *Session) enter(ctx, stop context.Context, h *handling) (live context.Context, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed != "" {
@@ -29,21 +57,35 @@ func (s *Session) enter(ctx context.Context, h *handling) (live context.Context,
 		return ctx, nil, ErrCancelled
 	}
 	live, cancel := context.WithCancelCause(ctx)
-	s.calls[h.c.ID] = &liveCall{cancel: cancel, queued: true}
+	c := &liveCall{cancel: cancel, queued: true, asked: make(chan struct{})}
+	s.calls[h.c.ID], h.interrupted = c, c.asked
+	stopped := context.AfterFunc(stop, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.end(cancelCause(stop))
+	})
 	return live, func() {
+		stopped()
 		cancel(nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		ended := s.calls[h.c.ID].ended
+		if c.late != nil {
+			c.late.Stop()
+		}
 		delete(s.calls, h.c.ID)
-		if ended {
+		if c.ended && s.cancelled {
 			s.toolsReturned()
 		}
-		if len(s.calls) == 0 && s.idle != nil {
-			close(s.idle)
-			s.idle = nil
-		}
+		s.rest()
 	}, nil
+}
+
+// rest tells who waits for it that nothing runs any more. s.mu is held.
+func (s *Session) rest() {
+	if len(s.calls) == 0 && len(s.turns) == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
 }
 
 // errDecidedBefore reports that rules, mode or policy changed after the decision.
@@ -65,14 +107,18 @@ func (s *Session) started(id string, decided int64, i Interrupt) (moment, error)
 		return moment{}, errDecidedBefore
 	}
 	if c := s.calls[id]; c != nil {
+		if c.why != nil {
+			return moment{}, c.why
+		}
 		c.queued, c.interrupt = false, i
 	}
 	return s.momentLocked(), nil
 }
 
-// Cancel ends what the session does: calls that wait, and running ones that may
-// be interrupted, end at once; others finish; and no further call starts until
-// the turn has ended ([Session.TurnEnded]). It may be called again.
+// Cancel ends what the session does: turns, calls that wait, and running ones that
+// may be interrupted end at once; others have two seconds to finish; and no
+// further call starts until the turn has ended ([Session.TurnEnded]). It may be
+// called again.
 func (s *Session) Cancel(by string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,11 +127,11 @@ func (s *Session) Cancel(by string) {
 	}
 	s.cancelled = true
 	s.events.Publish(EventCancelInserted, map[string]string{"by": by})
+	for _, t := range s.turns {
+		t.cancel(ErrCancelled)
+	}
 	for _, c := range s.calls {
-		if c.queued || c.interrupt == InterruptCancel {
-			c.ended = true
-			c.cancel(ErrCancelled)
-		}
+		c.end(ErrCancelled)
 	}
 	s.toolsReturned()
 }
@@ -116,6 +162,10 @@ func (s *Session) LoopBroken() { s.events.Publish(EventCancelLoop, nil) }
 func (s *Session) TurnEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.uncancel()
+}
+
+func (s *Session) uncancel() {
 	if s.cancelled {
 		s.cancelled = false
 		s.events.Publish(EventCancelRemoved, nil)
@@ -152,11 +202,14 @@ func (s *Session) end(ctx context.Context, reason string) (first bool) {
 	if first {
 		s.closed = reason
 	}
+	for _, t := range s.turns {
+		t.cancel(ErrSessionClosed)
+	}
 	for _, c := range s.calls {
-		c.cancel(ErrSessionClosed)
+		c.end(ErrSessionClosed)
 	}
 	var idle chan struct{}
-	if len(s.calls) > 0 {
+	if len(s.calls) > 0 || len(s.turns) > 0 {
 		if s.idle == nil {
 			s.idle = make(chan struct{})
 		}

@@ -30,6 +30,8 @@ type SessionsOptions struct {
 	Host   exec.Host
 	// OwnDirs are directories of the daemon that no hook sees.
 	OwnDirs []string
+	// Tools are those of the Dispatcher: decisions hear of their rules.
+	Tools []Tool
 	// Confinement is how much of a run's confinement this host enforces.
 	Confinement policy.Confinement
 	// PolicyRefused is told when a changed policy of a session cannot be read. Nil:
@@ -77,7 +79,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 }
 
 func (m *Sessions) parts() sessionParts {
-	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, ownDirs: m.o.OwnDirs, now: m.o.Now}
+	parts := sessionParts{confinement: m.o.Confinement, asks: m.o.Asks, hooks: m.o.Hooks, runner: m.o.Runner, host: m.o.Host, ownDirs: m.o.OwnDirs, tools: m.o.Tools, now: m.o.Now}
 	parts.reload = m.reload
 	if m.o.Store != nil {
 		parts.changed = func(s *Session) error { return m.o.Store.SaveSession(context.Background(), s.State()) }
@@ -96,7 +98,7 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 		m.forget(peer.UID(), "")
 		return nil, err
 	}
-	m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"})
+	s.greeting = m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"}).Context
 	if err := s.keep(); err != nil {
 		m.o.Hooks.DropSession(s)
 		m.forget(peer.UID(), "")

@@ -15,11 +15,26 @@ import (
 type Interrupt uint8
 
 const (
-	// InterruptBlock lets it finish first: it could leave half of something.
+	// InterruptBlock lets it finish first: it could leave half of something. It has
+	// two seconds for that; then it is ended all the same.
 	InterruptBlock Interrupt = iota
 	// InterruptCancel ends it at once.
 	InterruptCancel
+	// InterruptTerm asks its command to end, by TERM, and kills what is left after
+	// the grace of the run, two seconds.
+	InterruptTerm
 )
+
+func (i Interrupt) String() string {
+	switch i {
+	case InterruptCancel:
+		return "cancel"
+	case InterruptTerm:
+		return "term"
+	case InterruptBlock:
+	}
+	return "block"
+}
 
 // Traits say how a tool may be treated. The zero Traits are the cautious ones:
 // alone, may change anything, and is not torn down in the middle.
@@ -32,7 +47,10 @@ type Traits struct {
 	// SiblingAbort: when the call fails, those that run beside it are ended.
 	SiblingAbort bool
 	// Harmless calls destroy nothing that could not be had back.
-	Harmless  bool
+	Harmless bool
+	// Unqueued calls start nothing themselves and wait for others, or for a person:
+	// they take no place among the calls that run.
+	Unqueued  bool
 	Interrupt Interrupt
 }
 
@@ -68,11 +86,12 @@ type ToolRun struct {
 	// Session is whose call it is.
 	Session *Session
 
-	d      *Dispatcher
-	traits Traits
-	result *ToolResult
-	grant  policy.Grant
-	out    output
+	d           *Dispatcher
+	traits      Traits
+	result      *ToolResult
+	grant       policy.Grant
+	out         output
+	interrupted <-chan struct{}
 	// at is what the call was decided by. Nil: what holds when it is confined.
 	at *moment
 	// network is what the command may reach besides the policy's.
@@ -98,6 +117,10 @@ func (r *ToolRun) MaxFileBytes() int64 { return r.Session.inForce().Config.MaxFi
 
 // Changed tells what a call did to a file, as a unified diff for people.
 func (r *ToolRun) Changed(diff string) { r.result.Diff = r.Session.masked(diff) }
+
+// Interrupted is closed when the call is asked to end: a tool that may finish first
+// and waits for something returns then.
+func (r *ToolRun) Interrupted() <-chan struct{} { return r.interrupted }
 
 // Note adds a fact that people must be told.
 func (r *ToolRun) Note(format string, args ...any) {

@@ -18,9 +18,9 @@ type bashTool struct{}
 
 func (bashTool) Name() string { return "run_bash" }
 
-// Traits are those of requirement 18: serial, and finished before a
-// cancellation takes effect.
-func (bashTool) Traits(policy.Args) Traits { return Traits{} }
+// Traits are those of requirement 18: serial, and finished before a cancellation
+// takes effect, for which it is asked at once.
+func (bashTool) Traits(policy.Args) Traits { return Traits{Interrupt: InterruptTerm} }
 
 func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 	argv := r.Call.Argv

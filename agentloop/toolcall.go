@@ -18,8 +18,10 @@ type ToolCall struct {
 	// [policy.ArgvCall]; empty means what the tool makes of the arguments.
 	Argv []string
 	IO   CallIO
-	// Loop is the agent that makes the call, if one does.
+	// Loop is the agent that makes the call, if one does, and Use the id of the call
+	// in its conversation.
 	Loop *Agent
+	Use  string
 	// Limits tighten or replace those of the policy; zero fields leave them.
 	Limits policy.GrantLimits
 	// Attended: a person waits for it, as in sbx exec. It may take as long as it
@@ -31,6 +33,8 @@ type ToolCall struct {
 	// Paths are granted besides the policy's, each with its source (flags of the
 	// client). A peer's path is opened with the peer's rights.
 	Paths []policy.PathGrant
+
+	refusal *refusal // by the loop, before anything is decided
 }
 
 // CallIO connects a call that streams. The zero value captures the output.
@@ -78,9 +82,11 @@ type ToolResult struct {
 	Detected []GuardFinding `json:"detected,omitempty"`
 	Status   Status         `json:"status"`
 	// Context is what hooks add for the model.
-	Context []string      `json:"context,omitempty"`
-	Elapsed time.Duration `json:"-"`
-	Trace   []HopTime     `json:"trace,omitempty"`
+	Context []string `json:"context,omitempty"`
+	// StopLoop: a hook wants the loop to end after this call; it says why.
+	StopLoop string        `json:"stop_loop,omitempty"`
+	Elapsed  time.Duration `json:"-"`
+	Trace    []HopTime     `json:"trace,omitempty"`
 
 	lastHop time.Time
 }

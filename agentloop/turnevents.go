@@ -127,6 +127,7 @@ const (
 	EndHook        EndReason = "hook"    // a hook blocked the prompt or stopped the loop
 	EndStore       EndReason = "store"   // the conversation could not be kept
 	EndClosed      EndReason = "closed"  // the session ended
+	EndBusy        EndReason = "busy"    // another turn of the agent runs: nothing was done
 )
 
 // TurnEnd is the result of a turn.

@@ -31,6 +31,9 @@ func (l Limits) withDefaults() Limits {
 	if l.Grace == 0 {
 		l.Grace = defaultGrace
 	}
+	if l.CancelGrace == 0 {
+		l.CancelGrace = l.Grace
+	}
 	if l.Tasks == 0 {
 		l.Tasks = defaultTasks
 	}

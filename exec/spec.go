@@ -111,12 +111,14 @@ type User struct {
 // Limits bounds a run. Zero fields mean the default named beside them; Unlimited
 // is always spelled out.
 type Limits struct {
-	Wall     time.Duration // default none for sbx run
-	Grace    time.Duration // between TERM and KILL; default 2 s
-	CPU      time.Duration // default none
-	Memory   int64         // bytes, whole tree; default none
-	Tasks    int           // live tasks, whole tree; default 256
-	FileSize int64         // bytes, one file; default none
+	Wall  time.Duration // default none for sbx run
+	Grace time.Duration // between TERM and KILL; default 2 s
+	// CancelGrace is Grace for a run that its context ends; default Grace.
+	CancelGrace time.Duration
+	CPU         time.Duration // default none
+	Memory      int64         // bytes, whole tree; default none
+	Tasks       int           // live tasks, whole tree; default 256
+	FileSize    int64         // bytes, one file; default none
 	// OutputBytes caps what is kept of each captured stream in the Result
 	// (head and tail). Default 4000. Streams that are passed through are
 	// not cut.

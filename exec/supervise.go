@@ -61,10 +61,10 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 			last = time.After(lastWait)
 		}
 	}
-	terminate := func() {
+	terminate := func(wait time.Duration) {
 		if grace == nil {
 			proc.Send(child.Message{Type: child.SignalAll, A: int32(unix.SIGTERM)})
-			grace = time.After(l.limits.Grace)
+			grace = time.After(wait)
 		}
 	}
 	for {
@@ -96,11 +96,11 @@ func (l *launch) supervise(ctx context.Context, proc *child.Process, start time.
 		case <-wall:
 			end.timedOut = true
 			wall = nil
-			terminate()
+			terminate(l.limits.Grace)
 		case <-done:
 			end.cancelled = true
 			done = nil
-			terminate()
+			terminate(l.limits.CancelGrace)
 		case <-grace:
 			kill()
 		case <-last:

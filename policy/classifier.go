@@ -225,10 +225,27 @@ func (r *run) scored(c classified) (Verdict, Reason) {
 func (r *run) classifierInput() ClassifierInput {
 	f := r.facts
 	in := ClassifierInput{Tool: f.canonical, Cwd: f.dir, Text: f.script}
-	if !f.isScript {
-		in.Text = jsonText(f.call.Args)
+	if f.isScript {
+		return in
+	}
+	in.Text = jsonText(f.call.Args)
+	if summary := r.e.cfg.Summaries[f.canonical]; summary != nil {
+		if short, ok := safeSummary(summary, f.call.Args); ok {
+			in.Text = short
+		}
 	}
 	return in
+}
+
+// safeSummary is the summary of a call, unless it is empty or making it panics.
+func safeSummary(summary func(Args) string, a Args) (short string, ok bool) {
+	defer func() {
+		if recover() != nil {
+			short, ok = "", false
+		}
+	}()
+	short = summary(a)
+	return short, short != ""
 }
 
 // askOpen leaves what is left to a person, or to the setting "default" where it

@@ -75,6 +75,9 @@ type Config struct {
 	Tools []Tool
 	// ToolRules are the tools' own rules, by canonical name.
 	ToolRules map[string]ToolRule
+	// Summaries say in a short form what a call would do, for the classifier, by
+	// canonical name. Scripts are shown whole, calls of other tools as JSON.
+	Summaries map[string]func(Args) string
 	// Hooks run in this order.
 	Hooks []Hook
 	// Askers race for an answer. Parent is the asker of the parent agent, for
