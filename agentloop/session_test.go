@@ -148,13 +148,20 @@ func TestAnswerOfAPersonStandsWhileTheCallWaits(t *testing.T) {
 // TestCancelLifecycle is rows 139 and 140: inserted, a call blocked, the loop
 // broken, tools ended, removed; in this order, and again without effect.
 func TestCancelLifecycle(t *testing.T) {
-	w := newWorld(t, denying())
-	w.host.file("home/u/w/fifo-reader", "#!/bin/sh\nexec cat fifo\n", 0o755)
-	// read_file is interrupted, run_bash finishes first.
+	commit := testTool{name: "commit", call: func(ctx context.Context, r *ToolRun) (string, error) {
+		_, err := r.Command(ctx, Command{Argv: []string{"bash", "-c", "sleep 0.7; echo finished"}})
+		return r.out.stdout, err
+	}}
+	w := newWorld(t, func(p *PolicyInForce) {
+		denying()(p)
+		p.Config.Rules = append(p.Config.Rules, rule(policy.AllowRule, "commit"))
+	}, func(w *world) { w.opts.Tools = []Tool{commit} })
+	// read_file is interrupted, commit finishes first.
 	if err := unix.Mkfifo(w.host.path("home/u/w/fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	reading, bash := make(chan ToolResult, 1), w.later("sleep 0.7; echo finished")
+	reading, committing := make(chan ToolResult, 1), make(chan ToolResult, 1)
+	go func() { committing <- w.call("commit", policy.Args{}) }()
 	go func() { reading <- w.call("read_file", policy.Args{"file_path": "fifo"}) }()
 	sub := w.s.Events().Subscribe(0)
 	defer sub.Close()
@@ -174,7 +181,7 @@ func TestCancelLifecycle(t *testing.T) {
 	if w.s.Cancelled() {
 		w.s.LoopBroken()
 	}
-	if res := <-bash; res.Output != "finished\n" {
+	if res := <-committing; res.Output != "finished\n" {
 		t.Errorf("the tool that finishes first: %v %q %s", res.Status, res.Output, res.Error)
 	}
 	w.s.TurnEnded()
