@@ -15,6 +15,8 @@ type AgentOptions struct {
 	Dispatcher *Dispatcher
 	Provider   Provider
 	Config     AgentConfig
+	// Price is that of the model. Nil: the one of Config.Prices, or not known.
+	Price *Price
 	// Tools are the names that the model is offered, canonical. Nil: all tools of
 	// the dispatcher and of the session that have a schema.
 	Tools []string
@@ -22,6 +24,9 @@ type AgentOptions struct {
 	Path, Type string
 	// System is added to the built-in system prompt.
 	System string
+	// Context, if not nil, gives further parts of it, once for each turn: skills,
+	// memories. They are framed as data.
+	Context func(ctx context.Context) []SystemPart
 	// Store keeps the conversation. Nil keeps none.
 	Store ConversationStore
 	// Conversation continues one. Empty begins a new one.
@@ -31,6 +36,12 @@ type AgentOptions struct {
 	// Silent: the events of its turns are given to the caller alone, not to those
 	// who read the events of the session.
 	Silent bool
+}
+
+// SystemPart is a text of the system prompt that no person wrote for it.
+type SystemPart struct {
+	Origin     Origin
+	Name, Text string
 }
 
 // Agent is one conversation with a model that works with tools. One turn runs at
@@ -53,6 +64,7 @@ type Agent struct {
 	compacts *string // a compaction that a tool asked for, with its focus
 	// instructions are those of the repository, once they were read.
 	instructions *string
+	todos        TodoList
 }
 
 var (
@@ -70,8 +82,10 @@ func NewAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 	}
 	a := &Agent{o: o, limits: o.Config.Limits.OrDefault(), now: o.Dispatcher.o.Now}
 	a.begun, a.gate = a.now(), newGate(a.limits.Parallel)
-	if p, ok := o.Config.Prices[o.Config.Model]; ok {
-		a.price = &p
+	if a.price = o.Price; a.price == nil {
+		if p, ok := o.Config.Prices[o.Config.Model]; ok {
+			a.price = &p
+		}
 	}
 	if o.Conversation != "" {
 		return a, a.resume(ctx)
@@ -107,7 +121,12 @@ func (a *Agent) Turn(ctx context.Context, prompt string) iter.Seq[TurnEvent] {
 // Run is Turn for a caller who wants no more than the end; emit may be nil. It is
 // called for one event at a time, and not after Run has returned.
 func (a *Agent) Run(ctx context.Context, prompt string, emit func(TurnEvent)) TurnEnd {
-	t, err := a.enter(emit)
+	return a.RunAs(ctx, NewID("turn"), prompt, emit)
+}
+
+// RunAs is Run with an id of the turn that the caller made ([NewID]).
+func (a *Agent) RunAs(ctx context.Context, id, prompt string, emit func(TurnEvent)) TurnEnd {
+	t, err := a.enter(id, emit)
 	if err != nil {
 		return TurnEnd{Reason: refusedTurn(err), Error: err.Error(), Err: err}
 	}
@@ -124,7 +143,7 @@ func refusedTurn(err error) EndReason {
 }
 
 // enter makes the turn that runs, unless there is one.
-func (a *Agent) enter(emit func(TurnEvent)) (*turn, error) {
+func (a *Agent) enter(id string, emit func(TurnEvent)) (*turn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -133,7 +152,7 @@ func (a *Agent) enter(emit func(TurnEvent)) (*turn, error) {
 	case a.turn != nil:
 		return nil, ErrTurnRuns
 	}
-	a.turn = newTurn(a, emit)
+	a.turn = newTurn(a, id, emit)
 	a.idle = make(chan struct{})
 	return a.turn, nil
 }
@@ -178,6 +197,16 @@ func (a *Agent) ID() string {
 
 // Session is the session that the agent works in.
 func (a *Agent) Session() *Session { return a.o.Session }
+
+// Running reports whether a turn, or a compaction, has not ended.
+func (a *Agent) Running() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.turn != nil
+}
+
+// Todos is what the agent means to do.
+func (a *Agent) Todos() *TodoList { return &a.todos }
 
 // Config is how the agent was made.
 func (a *Agent) Config() AgentConfig { return a.o.Config }
@@ -251,7 +280,7 @@ func (a *Agent) Compact(ctx context.Context, focus string) (TurnCompaction, erro
 		a.mu.Unlock()
 		return TurnCompaction{Kind: compactManual}, nil
 	}
-	t := newTurn(a, nil)
+	t := newTurn(a, NewID("turn"), nil)
 	a.turn, a.idle = t, make(chan struct{})
 	a.mu.Unlock()
 	defer a.rest()

@@ -21,7 +21,8 @@ type turn struct {
 	usage       Usage
 	context     int64  // tokens that the last request and its answer filled
 	text        string // the last answer
-	goneOn      int    // how often Stop hooks made it go on
+	parts       []SystemPart
+	goneOn      int // how often Stop hooks made it go on
 	saidBroken  bool
 
 	mu      sync.Mutex
@@ -31,8 +32,8 @@ type turn struct {
 }
 
 // newTurn makes a turn that begins now; a.mu is held.
-func newTurn(a *Agent, emit func(TurnEvent)) *turn {
-	t := &turn{a: a, s: a.o.Session, id: NewID("turn"), events: newTurnEvents(a, emit), limits: newLimits(a.limits, a.price, a.now), begun: a.now()}
+func newTurn(a *Agent, id string, emit func(TurnEvent)) *turn {
+	t := &turn{a: a, s: a.o.Session, id: id, events: newTurnEvents(a, emit), limits: newLimits(a.limits, a.price, a.now), begun: a.now()}
 	if cost := a.conv.head.Cost; cost != nil {
 		t.limits.startWith(*cost)
 	}
@@ -87,7 +88,10 @@ func (t *turn) run(ctx context.Context, prompt string) TurnEnd {
 	defer t.stop(nil)
 	live, cancel := t.limits.withDeadline(live)
 	defer cancel()
-	t.events.send(EventTurnStarted, TurnStart{Conversation: t.a.ID(), Prompt: prompt, Model: t.a.o.Config.Model, Provider: t.a.o.Provider.Name()})
+	t.events.send(EventTurnStarted, TurnStart{Turn: t.id, Conversation: t.a.ID(), Prompt: prompt, Model: t.a.o.Config.Model, Provider: t.a.o.Provider.Name()})
+	if t.a.o.Context != nil {
+		t.parts = t.a.o.Context(live)
+	}
 	end := t.work(live, prompt)
 	return t.finish(live, end)
 }

@@ -47,7 +47,7 @@ func (t *turn) cost(u Usage) float64 {
 
 func (t *turn) request(ctx context.Context, noTools bool) (ModelAnswer, error) {
 	return t.a.o.Provider.Stream(ctx, ModelRequest{
-		Model: t.a.o.Config.Model, System: t.a.system(ctx), Messages: t.a.sent(), Tools: t.a.schemas(), NoTools: noTools,
+		Model: t.a.o.Config.Model, System: t.a.system(ctx, t.parts), Messages: t.a.sent(), Tools: t.a.schemas(), NoTools: noTools,
 		MaxTokens: t.a.limits.MaxAnswer, NoThinking: t.a.o.Path != "",
 	}, t.delta)
 }

@@ -40,6 +40,7 @@ type TurnEvent struct {
 }
 
 type TurnStart struct {
+	Turn         string `json:"turn_id"`
 	Conversation string `json:"conversation"`
 	Prompt       string `json:"prompt"`
 	Model        string `json:"model"`

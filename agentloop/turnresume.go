@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sandboxd/policy"
 )
 
 // replay makes messages of the entries of a conversation.
@@ -17,9 +19,10 @@ type replay struct {
 	results map[string]Block
 	step    int
 	ended   bool // the last entry is the end of a turn
+	todos   *TodoList
 }
 
-func newReplay() *replay { return &replay{ids: map[string]bool{}} }
+func newReplay(todos *TodoList) *replay { return &replay{ids: map[string]bool{}, todos: todos} }
 
 func (r *replay) add(e Entry) {
 	r.ended = e.Kind == EntryEnd
@@ -38,6 +41,7 @@ func (r *replay) add(e Entry) {
 		r.started[e.Block.CallID] = *e.Block
 	case e.Kind == EntryResult && e.Block != nil && r.results != nil:
 		r.results[e.Block.CallID] = *e.Block
+		r.remember(*e.Block)
 	case e.Kind == EntryCompact && e.Message != nil:
 		r.uses = nil
 		r.messages = append([]Message{*e.Message}, e.Rest...)
@@ -48,6 +52,17 @@ func (r *replay) add(e Entry) {
 		}
 	case e.Kind == EntryEnd:
 		r.settle()
+	}
+}
+
+// remember takes over the list of todos that a call wrote.
+func (r *replay) remember(result Block) {
+	i := slices.IndexFunc(r.uses, func(u Block) bool { return u.CallID == result.CallID })
+	if i < 0 || result.Status != StatusOK || policy.CanonicalTool(r.uses[i].Tool) != "todo_write" {
+		return
+	}
+	if args, err := policy.DecodeArgs([]byte(r.uses[i].Args)); err == nil {
+		_, _ = r.todos.Write(args) // it was written once: what is refused now was masked
 	}
 }
 
@@ -103,7 +118,7 @@ func (a *Agent) resume(ctx context.Context) error {
 	if head.UID != s.peer.UID() {
 		return ErrNoConversation
 	}
-	r := newReplay()
+	r := newReplay(&a.todos)
 	for _, e := range entries {
 		r.add(e)
 	}

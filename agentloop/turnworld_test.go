@@ -229,7 +229,7 @@ func (l *loopWorld) paired() {
 	if err := checkPairs(l.a.Messages()); err != nil {
 		l.t.Error(err)
 	}
-	r := newReplay()
+	r := newReplay(&TodoList{})
 	for _, e := range l.store.entries[l.a.ID()] {
 		r.add(e)
 	}
