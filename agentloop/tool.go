@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"sandboxd/exec"
 	"sandboxd/policy"
@@ -114,6 +115,12 @@ func (r *ToolRun) Expand(path string) string { return r.Session.expand(path, r.C
 // MaxFileBytes is the most that a file tool of this call may read whole or write;
 // zero means that the policy sets no limit.
 func (r *ToolRun) MaxFileBytes() int64 { return r.Session.inForce().Config.MaxFileSize }
+
+// InView reports whether a path, absolute and without links, lies in what the last
+// command of the call was shown.
+func (r *ToolRun) InView(path string) bool {
+	return slices.ContainsFunc(r.result.Plan.Grants, func(l Line) bool { return l.Access != exec.Deny && within(path, l.Path) })
+}
 
 // Changed tells what a call did to a file, as a unified diff for people.
 func (r *ToolRun) Changed(diff string) { r.result.Diff = r.Session.masked(diff) }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"slices"
 	"strings"
 
 	"sandboxd/agentloop"
@@ -36,9 +38,11 @@ type request struct {
 type answer struct {
 	Version int    `json:"version"`
 	Error   string `json:"error,omitempty"`
-	Real    string `json:"real,omitempty"` // where the path led
-	Text    string `json:"text,omitempty"`
-	Diff    string `json:"diff,omitempty"`
+	// Unreached: the path could not be followed to its end.
+	Unreached bool   `json:"unreached,omitempty"`
+	Real      string `json:"real,omitempty"` // where the path led
+	Text      string `json:"text,omitempty"`
+	Diff      string `json:"diff,omitempty"`
 	// Stamp is what the file is now; nil where there is nothing to remember.
 	Stamp *agentloop.FileStamp `json:"stamp,omitempty"`
 	Found []found              `json:"found,omitempty"`
@@ -89,12 +93,16 @@ func (h helper) run(ctx context.Context, r *agentloop.ToolRun, q request) (answe
 	_ = in.Close()
 	<-fed
 	if err != nil {
-		if _, missing := errors.AsType[*agentloop.ProgramError](err); missing {
+		if strings.Contains(err.Error(), program) {
 			return answer{}, fmt.Errorf("the file helper cannot be started in the confinement of this call, so nothing was done: %w", err)
 		}
 		return answer{}, err
 	}
-	return h.read(res, out)
+	a, err := h.read(res, out)
+	if err != nil && a.Unreached && !slices.ContainsFunc(append(q.Real, path.Clean(q.Path)), r.InView) {
+		err = fmt.Errorf("%s is not in the sandbox of this session: its directory can be granted ([filesystem] in the policy, --ro), or a person can approve the call", q.Path)
+	}
+	return a, err
 }
 
 // read decodes the answer of a helper that has ended.

@@ -34,7 +34,7 @@ func serveHelper(in io.Reader, out io.Writer) error {
 	a := answer{Version: protocolVersion}
 	if q.Version == protocolVersion {
 		if err := handle(q, &a); err != nil {
-			a.Error = err.Error()
+			a.Error, a.Unreached = err.Error(), errors.Is(err, errUnreached)
 		}
 	}
 	return json.NewEncoder(out).Encode(a)

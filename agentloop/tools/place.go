@@ -195,9 +195,9 @@ func (p *place) openFile() (*os.File, error) {
 func (p *place) fail(op string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: no such file or directory", p.path)
+		return &unreached{p.path + ": no such file or directory"}
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s: %s: permission denied, by the file's mode or by the sandbox", p.path, op)
+		return &unreached{fmt.Sprintf("%s: %s: permission denied, by the file's mode or by the sandbox", p.path, op)}
 	case errors.Is(err, unix.EROFS):
 		return fmt.Errorf("%s: %s: held read-only by the sandbox", p.path, op)
 	case errors.Is(err, unix.ELOOP):
@@ -205,6 +205,15 @@ func (p *place) fail(op string, err error) error {
 	}
 	return fmt.Errorf("%s: %s: %w", p.path, op, unwrapped(err))
 }
+
+// errUnreached is what every [unreached] error is.
+var errUnreached = errors.New("not reached")
+
+// unreached reports a path that is not there, or closed.
+type unreached struct{ text string }
+
+func (e *unreached) Error() string     { return e.text }
+func (e *unreached) Is(err error) bool { return err == errUnreached }
 
 // unwrapped takes the path out of an error that names it elsewhere.
 func unwrapped(err error) error {
