@@ -127,7 +127,7 @@ func (e *Engine) gatherDeclared(f *facts) {
 		}
 	}
 	for name := range f.call.Args {
-		if !f.tool.declares(name) {
+		if !f.tool.Declares(name) {
 			f.unmatched = append(f.unmatched, name)
 		}
 	}

@@ -248,7 +248,7 @@ func cutParam(content string, tool Tool) (name, value string, ok bool) {
 	if tool.Name == "" {
 		return name, value, true // a tool of an MCP server: its own names
 	}
-	return name, value, tool.declares(name)
+	return name, value, tool.Declares(name)
 }
 
 // content reports whether field holds what rules about the tool are about.
@@ -261,9 +261,9 @@ func (t *Tool) content(field string) bool {
 	return slices.ContainsFunc(t.Paths, func(a PathArg) bool { return a.Field == field })
 }
 
-// declares reports whether field is one of the tool's arguments in Command, Dir
+// Declares reports whether field is one of the tool's arguments in Command, Dir
 // or Other and so on.
-func (t *Tool) declares(field string) bool {
+func (t *Tool) Declares(field string) bool {
 	for _, list := range [][]string{t.Dir, t.Body, t.Patterns, t.Other} {
 		if slices.Contains(list, field) {
 			return true

@@ -107,6 +107,9 @@ func CanonicalTool(name string) string {
 	return name
 }
 
+// BuiltinTool returns what is declared of one of our tools, under any of its names.
+func BuiltinTool(name string) (Tool, bool) { return builtinTool(CanonicalTool(name)) }
+
 // builtinTool returns the table's entry of a canonical name.
 func builtinTool(name string) (Tool, bool) {
 	for i := range builtinTools {
