@@ -41,6 +41,7 @@ func (e *Effective) Config() (policy.Config, error) {
 		MaxFileSize:   max(e.Limits.MaxFileSize.V, 0),
 		Bypass:        policy.Bypass{EnabledAtStart: e.Mode.From.Kind == policy.SourceCLI},
 	}
+	c.Thresholds, c.ClassifierTimeout, c.ClassifierPatience = e.Classifier.thresholds(), e.Classifier.Timeout.V, e.Classifier.Patience.V
 	for _, f := range e.ForbidModes {
 		c.Bypass.Forbidden = c.Bypass.Forbidden || f.Text == "bypassPermissions"
 	}

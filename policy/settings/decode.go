@@ -101,12 +101,15 @@ func (d *decoder) section(m member) error {
 	each := map[string]func(member) error{
 		"rules": d.rules, "filesystem": d.filesystem, "network": d.network, "limits": d.limits,
 		"env": d.env, "modes": d.modes, "protect": d.protect, "hooks": d.hooks,
-		"mcp": d.mcp, "skills": d.skills,
+		"mcp": d.mcp, "skills": d.skills, "agent": d.agent, "classifier": d.classifier,
 	}[m.key]
 	for _, sub := range m.value.members {
 		if err := each(sub); err != nil {
 			return err
 		}
+	}
+	if c := d.p.Classifier; m.key == "classifier" && c.AllowAbove.Set && c.DenyBelow.Set && c.AllowAbove.V < c.DenyBelow.V {
+		return d.errorf(m.value, "classifier.allow_above is less than classifier.deny_below")
 	}
 	return nil
 }

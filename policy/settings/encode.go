@@ -67,6 +67,7 @@ func (w *tomlWriter) policy(p *Policy, prefix string) {
 		w.table(prefix, "modes")
 		w.list("forbid", texts(p.ForbidModes))
 	}
+	w.agent(p, prefix)
 	for _, h := range p.Hooks {
 		w.hook(h, prefix)
 	}

@@ -45,6 +45,7 @@ func FuzzParse(f *testing.F) {
 func FuzzUntrustedOnlyTightens(f *testing.F) {
 	f.Add([]byte(loosening))
 	f.Add([]byte(fullPolicy))
+	f.Add([]byte(agentTable))
 	f.Add([]byte("mode = \"bypassPermissions\"\n[limits]\ntimeout = \"unlimited\"\ntasks = \"unlimited\"\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Parse(policy.Source{Kind: policy.SourceProject, File: "p.toml"}, data)
@@ -75,6 +76,22 @@ func FuzzUntrustedOnlyTightens(f *testing.F) {
 		l := e.Limits
 		if len(e.Hooks)+len(e.EnvPass)+len(e.EnvSet)+len(e.Unix)+len(e.Tables) > 0 || l.Timeout.V < 0 || l.Timeout.V > defaultTimeout || l.Tasks.V < 0 || l.Tasks.V > defaultTasks {
 			t.Fatalf("starts or passes something: %+v", e.Policy)
+		}
+		for _, w := range e.Agent.words() {
+			if w.value.Set {
+				t.Fatalf("agent.%s = %q", w.key, w.value.V)
+			}
+		}
+		for _, c := range e.Agent.Limits.counts() {
+			if c.value.V < 0 || c.value.V > c.unset {
+				t.Fatalf("agent.limits.%s = %d", c.key, c.value.V)
+			}
+		}
+		if a := e.Agent; len(a.Prices) > 0 || a.Explain.Set || a.Limits.Budget.V < 0 || a.Limits.Time.V < 0 {
+			t.Fatalf("loosened: %+v", a)
+		}
+		if th := e.Classifier.thresholds(); th.AllowAbove < defaultAllowAbove || th.DenyBelow < defaultDenyBelow || e.Classifier.Timeout.Set {
+			t.Fatalf("loosened: %+v", th)
 		}
 	})
 }

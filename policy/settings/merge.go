@@ -49,6 +49,8 @@ type Effective struct {
 	Ignored []Note
 	// Files lists every file that was looked for, strongest first.
 	Files []FileInfo
+
+	managedAgent Agent
 }
 
 // layer is one policy with what its file may do.
@@ -75,6 +77,8 @@ func (m *merger) add(l layer) {
 	m.startsAndPasses(l)
 	m.mcpServers(l)
 	m.skillDirs(l)
+	m.agent(l)
+	m.classifierTable(l)
 }
 
 func (m *merger) ignore(from policy.Source, what, why string) {

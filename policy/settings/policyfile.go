@@ -79,8 +79,11 @@ type Policy struct {
 	MCPServers []MCPServer
 	// SkillDirs are further directories of skills; absolute once merged.
 	SkillDirs []Entry
-	// Tables holds the reserved tables that other packages read: classifier,
-	// ask, audit, agent, daemon.
+	Agent     Agent
+	// Classifier is that of mode auto.
+	Classifier Classifier
+	// Tables holds the reserved tables that other packages read: ask, audit,
+	// daemon.
 	Tables map[string]Value[map[string]any]
 }
 

@@ -26,11 +26,16 @@ var schema = map[string][]string{
 	"mcp":        {"servers"},
 	"mcp server": {"command", "args", "env", "url", "headers", "network", "write", "timeout", "tools"},
 	"skills":     {"dirs"},
+	"agent":      {"provider", "model", "base_url", "key_env", "script", "classifier", "explainer", "explain", "limits", "prices"},
+	"agent limits": {"max_steps", "soft_tokens", "hard_tokens", "output_chars", "answer_tokens", "repeats", "stale", "parallel", "depth", "spawns",
+		"budget", "time"},
+	"price":      {"input", "output", "cache_read", "cache_write"},
+	"classifier": {"allow_above", "deny_below", "timeout", "patience"},
 	"hook":       {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
 }
 
 // opaqueTables are reserved tables whose keys belong to other packages.
-var opaqueTables = []string{"classifier", "ask", "audit", "agent", "daemon"}
+var opaqueTables = []string{"ask", "audit", "daemon"}
 
 // misplaced maps names that people write, often from other products, to where
 // the setting really is.
@@ -60,6 +65,13 @@ var misplaced = map[string]string{
 	"memory":                "limits.memory",
 	"pids":                  "limits.tasks",
 	"processes":             "limits.tasks",
+	"max_steps":             "agent.limits.max_steps",
+	"budget":                "agent.limits.budget",
+	"cost":                  "agent.limits.budget",
+	"api_key":               "key_env, the name of a variable that holds the key",
+	"apiKey":                "key_env, the name of a variable that holds the key",
+	"api_key_env":           "agent.key_env",
+	"baseURL":               "agent.base_url",
 	"defaultMode":           "mode",
 	"default_mode":          "mode",
 	"environment":           "env",
