@@ -1,6 +1,9 @@
 package agentloop
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // AgentConfig is the table [agent] of a policy: the model and the limits of a
 // loop. Zero fields mean the defaults of [AgentLimits.OrDefault].
@@ -23,6 +26,38 @@ type AgentConfig struct {
 	Classifier, Explainer string
 	Explain               bool
 	Limits                AgentLimits
+}
+
+// WithFlags is c with what the user asks for now, which is as strong as a flag.
+// managed is what the administrator's policy says ([PolicyInForce.ManagedAgent]):
+// its words stay, and no limit exceeds its own. Another provider takes nothing of
+// the address, the key and the models that c has for the one before.
+func (c AgentConfig) WithFlags(f, managed AgentConfig) AgentConfig {
+	words := func(a *AgentConfig) []*string {
+		return []*string{&a.Provider, &a.Model, &a.BaseURL, &a.KeyEnv, &a.Script, &a.Classifier, &a.Explainer}
+	}
+	other := f.Provider != "" && f.Provider != c.Provider && managed.Provider == ""
+	fixed, asked := words(&managed), words(&f)
+	for i, w := range words(&c) {
+		switch {
+		case *fixed[i] != "":
+		case *asked[i] != "":
+			*w = *asked[i]
+		case other:
+			*w = ""
+		}
+	}
+	c.Explain = c.Explain || f.Explain
+	if len(f.Prices) > 0 {
+		prices := maps.Clone(c.Prices)
+		if prices == nil {
+			prices = map[string]Price{}
+		}
+		maps.Copy(prices, f.Prices)
+		c.Prices = prices
+	}
+	c.Limits = c.Limits.with(f.Limits).bounded(managed.Limits)
+	return c
 }
 
 // AgentLimits bound a turn. The zero value means the defaults.
@@ -65,6 +100,57 @@ func (l AgentLimits) OrDefault() AgentLimits {
 	fill(&l.Depth, 3)
 	fill(&l.Spawns, 16)
 	return l
+}
+
+// counts are the limits that are numbers without a special zero.
+func (l *AgentLimits) counts() []*int {
+	return []*int{&l.MaxSteps, &l.MaxOutput, &l.MaxAnswer, &l.DenialsInARow, &l.DenialsTotal, &l.Repeats, &l.Stale, &l.Parallel, &l.Depth, &l.Spawns}
+}
+
+// with replaces what o sets.
+func (l AgentLimits) with(o AgentLimits) AgentLimits {
+	from := o.counts()
+	for i, n := range l.counts() {
+		replace(n, *from[i])
+	}
+	replace(&l.SoftLimit, o.SoftLimit)
+	replace(&l.HardLimit, o.HardLimit)
+	replace(&l.Cost, o.Cost)
+	replace(&l.Time, o.Time)
+	return l
+}
+
+func replace[T int | int64 | float64 | time.Duration](field *T, value T) {
+	if value != 0 {
+		*field = value
+	}
+}
+
+// bounded lowers what exceeds a bound. Where l says nothing the default counts, or
+// none for Cost and Time, which are then the bound.
+func (l AgentLimits) bounded(bounds AgentLimits) AgentLimits {
+	defaults, upper := AgentLimits{}.OrDefault(), bounds.counts()
+	usual := defaults.counts()
+	for i, n := range l.counts() {
+		lower(n, *upper[i], *usual[i])
+	}
+	lower(&l.SoftLimit, bounds.SoftLimit, defaults.SoftLimit)
+	lower(&l.HardLimit, bounds.HardLimit, defaults.HardLimit)
+	lower(&l.Cost, bounds.Cost, 0)
+	lower(&l.Time, bounds.Time, 0)
+	return l
+}
+
+// lower keeps a limit within its bound; usual holds where it is zero, and a
+// negative one, or no usual one, is without end.
+func lower[T int | int64 | float64 | time.Duration](field *T, bound, usual T) {
+	now := *field
+	if now == 0 {
+		now = usual
+	}
+	if bound > 0 && (now <= 0 || now > bound) {
+		*field = bound
+	}
 }
 
 func fill[T int | int64](field *T, value T) {

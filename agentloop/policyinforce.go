@@ -42,8 +42,9 @@ type PolicyInForce struct {
 	Skills []string
 	// MCP are the servers that an agent may use.
 	MCP []MCPServer
-	// Agent is the table [agent].
-	Agent AgentConfig
+	// Agent is the table [agent]. ManagedAgent is what the managed policy alone says
+	// there: what the user asks for does not replace it ([AgentConfig.WithFlags]).
+	Agent, ManagedAgent AgentConfig
 	// TrustsHook reports whether a person trusted exactly this content of a file
 	// that a hook of a checkout starts. Nil trusts nothing.
 	TrustsHook func(path string, content []byte) bool

@@ -33,6 +33,7 @@ func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionReque
 	}
 	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID()),
 		Changed: watchFiles(e, r.Environ, began)}
+	out.Agent, out.ManagedAgent = agentConfig(e.Agent, e.Limits), agentConfig(e.ManagedAgent(), e.ManagedDenials())
 	for _, root := range r.Grant.Paths {
 		if root.Access == policy.GrantRead || root.Access == policy.GrantWrite {
 			out.Config.Roots = append(out.Config.Roots, policy.Root{Path: absolute(root.Path, r), Write: root.Access == policy.GrantWrite})

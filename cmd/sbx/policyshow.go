@@ -49,6 +49,12 @@ func effectiveLines(e *settings.Effective) []shown {
 		}
 	}
 	lines = append(lines, limitLines(e.Limits)...)
+	for _, v := range e.Agent.Values() {
+		lines = append(lines, show(v.Key, v.Value, v.From))
+	}
+	for _, v := range e.Classifier.Values() {
+		lines = append(lines, show(v.Key, v.Value, v.From))
+	}
 	for _, h := range e.Hooks {
 		lines = append(lines, show("hooks."+h.Event, strings.TrimSpace(h.Matcher+" "+h.Command), h.Source))
 	}

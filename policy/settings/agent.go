@@ -280,3 +280,16 @@ func (m *merger) agentLimits(l layer) {
 // ManagedAgent is what the managed policy itself says of agents: nothing replaces
 // its words, and nothing exceeds its limits.
 func (e *Effective) ManagedAgent() Agent { return e.managedAgent }
+
+// ManagedDenials are the denials that end a loop as the managed policy sets them;
+// its other limits are in [Effective.ManagedLimits].
+func (e *Effective) ManagedDenials() Limits {
+	var l Limits
+	if v := e.Limits.DenialsInRow; v.From.Kind == policy.SourceManaged {
+		l.DenialsInRow = v
+	}
+	if v := e.Limits.DenialsTotal; v.From.Kind == policy.SourceManaged {
+		l.DenialsTotal = v
+	}
+	return l
+}

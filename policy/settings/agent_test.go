@@ -16,7 +16,7 @@ provider = "openai"
 model = "qwen"
 base_url = "https://models.example/v1"
 key_env = "MODELS_KEY"
-script = "s.yaml"
+script = "/srv/s.yaml"
 classifier = "small"
 explainer = "tiny"
 explain = true
@@ -75,7 +75,7 @@ func values(a Agent) map[string]any {
 }
 
 var whole = map[string]any{
-	"provider": "openai", "model": "qwen", "base_url": "https://models.example/v1", "key_env": "MODELS_KEY", "script": "s.yaml", "classifier": "small",
+	"provider": "openai", "model": "qwen", "base_url": "https://models.example/v1", "key_env": "MODELS_KEY", "script": "/srv/s.yaml", "classifier": "small",
 	"explainer": "tiny", "explain": true, "max_steps": int64(30), "soft_tokens": int64(100000), "hard_tokens": int64(150000), "output_chars": int64(9000),
 	"answer_tokens": int64(4096), "repeats": int64(5), "stale": int64(6), "parallel": int64(4), "depth": int64(2), "spawns": int64(7), "budget": 2.5,
 	"time": 10 * time.Minute, "price qwen": [4]float64{1, 2.5, 1, 1}, "price gpt-6.1-sol": [4]float64{2, 10, 0.1, 2.5},

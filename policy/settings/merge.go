@@ -270,6 +270,9 @@ func (m *merger) finish() error {
 		m.ignore(out.Mode.From, "mode = bypassPermissions", "a file does not start this mode; use --mode")
 		out.Mode = set("default", policy.Source{Kind: policy.SourceDefault})
 	}
+	if out.Agent.Script.Set {
+		out.Agent.Script.V = out.expand(out.Agent.Script.V)
+	}
 	out.Paths = slices.DeleteFunc(out.Paths, m.closed)
 	slices.SortStableFunc(out.Ignored, func(a, b Note) int {
 		if a.Source.Kind != b.Source.Kind {
