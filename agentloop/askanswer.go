@@ -36,7 +36,7 @@ func (q *AskQueue) Answer(ctx context.Context, id string, peer Peer, a AskAnswer
 		said.Rule = strings.Join(w.shown.AlwaysRules, " ")
 	}
 	if w.session != nil {
-		stored.Text = w.session.secrets.Mask(a.Text)
+		stored.Text = w.session.Kept().Mask(a.Text)
 	}
 	won, err := q.settle(ctx, w, stored, said)
 	if err != nil {

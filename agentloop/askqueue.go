@@ -250,7 +250,8 @@ func (q *AskQueue) enter(ctx context.Context, w *question) error {
 		return fmt.Errorf("%d questions of uid %d wait already", n, s.peer.UID())
 	}
 	if q.o.Store != nil {
-		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.secrets)); err != nil {
+		args, _ := policy.DecodeArgs(w.shown.Args)
+		if err := q.o.Store.SaveQuestion(ctx, storedQuestion(w.shown, s.keptWith(args))); err != nil {
 			return fmt.Errorf("the question cannot be kept: %w", err)
 		}
 		if _, err := q.o.Store.Append(ctx, askRow(w.shown, s)); err != nil {

@@ -144,6 +144,7 @@ type handling struct {
 	// release leaves the gate of the loop, which alone holds for this call only.
 	release func()
 	alone   bool
+	mask              *Redactor // see kept; nil until it is needed
 }
 
 // hop ends a hop of the trace.
@@ -367,7 +368,7 @@ func (h *handling) decideAgain(ctx context.Context) bool {
 // allowed records what was decided against the call.
 func (h *handling) allowed() bool {
 	if h.res.Decision.Args != nil {
-		h.c.Args = h.res.Decision.Args
+		h.c.Args, h.mask = h.res.Decision.Args, nil
 	}
 	h.res.Context = h.res.Decision.Context
 	if h.res.Decision.Verdict == policy.Allow {

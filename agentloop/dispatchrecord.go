@@ -65,15 +65,20 @@ func (h *handling) row() AuditRecord {
 		Time: h.d.o.Now().UTC(), UID: h.s.peer.UID(), Session: h.s.id, Call: h.c.ID, Step: h.c.Step, Agent: agentName(h.c.Agent),
 		Tool: policy.CanonicalTool(h.c.Tool), Verdict: h.res.Decision.Verdict.String(), Generation: h.res.Generation,
 	}
-	red := h.s.secrets
-	if command, ok := h.c.Args["command"].(string); ok {
-		red = red.learning(command)
-	}
+	red := h.kept()
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
-		r.Reason = json.RawMessage(red.Mask(string(reason)))
+		r.Reason = maskJSON(red, reason)
 	}
 	r.Args = maskedArgs(red, h.c.Args)
 	return r
+}
+
+// kept is the mask of the rows of the call: it knows the secrets in its arguments.
+func (h *handling) kept() *Redactor {
+	if h.mask == nil {
+		h.mask = h.s.keptWith(h.c.Args)
+	}
+	return h.mask
 }
 
 // agentName is the agent of a row.
@@ -158,16 +163,23 @@ func (h *handling) answer() {
 	}
 	row := h.row()
 	row.Status, row.ElapsedMS = h.res.Status, h.d.o.Now().Sub(h.start).Milliseconds()
-	row.OutputPreview = firstCharacters(h.s.secrets.Mask(h.res.Output), auditPreview)
-	if h.res.Exec != nil {
-		row.Enforced, _ = json.Marshal(h.res.Exec.Enforced)
-	}
-	row.Denials, _ = json.Marshal(h.denials())
+	h.end(&row, h.res.Output)
 	if err := h.append(context.Background(), row); err != nil && h.res.Err == nil {
 		h.fail(fmt.Errorf("the call ended, and its end could not be recorded: %w", err))
 	}
 	h.hop(hopAnswer, "")
 	h.finished()
+}
+
+// end puts what became of the call into its last row.
+func (h *handling) end(row *AuditRecord, output string) {
+	row.OutputPreview = firstCharacters(h.kept().Mask(output), auditPreview)
+	if h.res.Exec != nil {
+		text, _ := json.Marshal(h.res.Exec.Enforced)
+		row.Enforced = maskJSON(h.kept(), text)
+	}
+	text, _ := json.Marshal(h.denials())
+	row.Denials = maskJSON(h.kept(), text)
 }
 
 // denials is what was refused or found at the end of a call, for its row.
@@ -193,9 +205,9 @@ type callEvent struct {
 }
 
 func (h *handling) decidedEvent() callEvent {
-	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.s.secrets, h.c.Args)}
+	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.kept(), h.c.Args)}
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
-		e.Reason = reason
+		e.Reason = maskJSON(h.kept(), reason)
 	}
 	return e
 }

@@ -120,8 +120,8 @@ func maskJSON(red *Redactor, text json.RawMessage) json.RawMessage {
 
 // askRow is the row of a question that was put.
 func askRow(q PendingQuestion, s *Session) AuditRecord {
-	red := s.secrets
 	args, _ := policy.DecodeArgs(q.Args)
+	red := s.keptWith(args)
 	return AuditRecord{
 		Time: q.Asked, UID: q.UID, Session: q.Session, Call: q.Call, Tool: q.Tool, Status: StatusAsk, Agent: q.Agent,
 		Verdict: policy.Ask.String(), Reason: maskJSON(red, q.Reason), Args: maskedArgs(red, args), Generation: s.Generation(),

@@ -37,8 +37,14 @@ func NewRedactor(environ []string) *Redactor {
 			r.values = append(r.values, value)
 		}
 	}
-	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
+	longestFirst(r.values)
 	return r
+}
+
+// longestFirst is the order in which values are replaced: one may be a part of
+// another.
+func longestFirst(values []string) {
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 }
 
 // Learn makes r mask values that it is told of later. They are no variables' whose
@@ -55,7 +61,7 @@ func (r *Redactor) Learn(values ...string) {
 				list = append(list, v)
 			}
 		}
-		slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+		longestFirst(list)
 		if r.later.CompareAndSwap(old, &list) {
 			return
 		}
@@ -126,16 +132,9 @@ func (r *Redactor) learning(texts ...string) *Redactor {
 		out.values = slices.Concat(r.values, r.learned())
 	}
 	for _, s := range texts {
-		low := newLowered(s)
-		for _, form := range secretForms() {
-			for _, m := range form.find(s, low) {
-				if v := s[m[4]:m[5]]; len(v) >= minSecret && v != mask && !slices.Contains(out.values, v) {
-					out.values = append(out.values, v)
-				}
-			}
-		}
+		out.values = formSecrets(s, out.values)
 	}
-	slices.SortFunc(out.values, func(a, b string) int { return len(b) - len(a) })
+	longestFirst(out.values)
 	return out
 }
 

@@ -104,7 +104,7 @@ func (r *ResultFiles) Create(s *Session, learn ...string) (*ResultFile, error) {
 	}
 	f := &ResultFile{of: r, uid: c.UID}
 	if !s.local() {
-		f.mask = newStreamMasker(s.secrets.learning(learn...))
+		f.mask = newStreamMasker(s.Kept().learning(learn...))
 	}
 	var err error
 	inner := AsUser(c, func() { f.file, err = r.create(c, s.workspace) })

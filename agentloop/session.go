@@ -27,6 +27,7 @@ type Session struct {
 	parts     sessionParts
 	events    *Events
 	secrets   *Redactor
+	kept      *keptMask
 	keys      providerKeys
 	files     FileState
 	steps     atomic.Int64
@@ -76,13 +77,14 @@ type sessionParts struct {
 // daemon, nothing kept, and only what the configuration says.
 func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
 	s := newSession("local", Peer{Caller: c}, SessionRequest{Cwd: c.Cwd, Environ: c.Environ}, sessionParts{now: time.Now})
-	s.workspace, s.events, s.secrets = p.Config.Workspace, nil, nil
+	s.workspace, s.events, s.secrets, s.kept = p.Config.Workspace, nil, nil, nil
 	return s, s.install(p)
 }
 
 func newSession(id string, peer Peer, r SessionRequest, parts sessionParts) *Session {
+	secrets := NewRedactor(r.Environ)
 	return &Session{id: id, peer: peer, request: r, parts: parts, created: parts.now().UTC(), events: newEvents(parts.now),
-		secrets: NewRedactor(r.Environ), calls: map[string]*liveCall{}, turns: map[string]*liveTurn{}}
+		secrets: secrets, kept: &keptMask{base: secrets}, calls: map[string]*liveCall{}, turns: map[string]*liveTurn{}}
 }
 
 // ID names the session.
@@ -120,15 +122,9 @@ func (s *Session) State() SessionState {
 	c := s.peer.Caller
 	return SessionState{
 		ID: s.id, UID: c.UID, GID: c.GID, Groups: c.Groups, Created: s.created, Workspace: s.workspace, Mode: mode,
-		Policy: s.request.Policy, Profile: s.request.Profile, Environ: MaskEnviron(s.request.Environ), Rules: slices.Clone(s.own),
-		Cwd: s.request.Cwd, Grant: maskedGrant(s.request.Grant),
-	}
-}
-
-// maskedGrant leaves out values that look secret: they do not outlive the daemon.
-func maskedGrant(g policy.Grant) policy.Grant {
-	g.EnvSet = MaskEnviron(g.EnvSet)
-	return g
+		Policy: s.request.Policy, Profile: s.request.Profile, Environ: s.request.Environ, Rules: s.own,
+		Cwd: s.request.Cwd, Grant: s.request.Grant,
+	}.withoutSecrets(s.Kept())
 }
 
 // asUser calls f with the file access rights of the session's user.
@@ -355,6 +351,10 @@ const maxRuleReason = 4096
 // ErrTooManyRules reports that a session has as many rules as it may have.
 var ErrTooManyRules = fmt.Errorf("a session has at most %d rules of its own", maxOwnRules)
 
+// ErrSecretRule reports that a deny or ask rule holds a secret. It would be lost with
+// the daemon, since secrets are not kept on disk.
+var ErrSecretRule = errors.New("the rule holds a secret, and rules are kept on disk: write * in its place")
+
 // errNoEngine: a session of sbx run takes no rules later.
 var errNoEngine = errors.New("this session takes no rules")
 
@@ -389,6 +389,12 @@ func (s *Session) addRule(kind policy.Kind, pattern, reason, by string) error {
 	own := SessionRule{Kind: kind.String(), Pattern: pattern, Reason: reason, Added: s.parts.now().UTC(), By: by}
 	if slices.ContainsFunc(s.own, func(r SessionRule) bool { return r.Kind == own.Kind && r.Pattern == own.Pattern }) {
 		return nil
+	}
+	if s.Kept().holds(pattern) {
+		if kind != policy.AllowRule {
+			return ErrSecretRule
+		}
+		own.Unkept = true
 	}
 	rule, err := own.rule()
 	if err != nil {

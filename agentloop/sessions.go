@@ -256,7 +256,7 @@ func (m *Sessions) stop(ctx context.Context, s *Session, reason string) error {
 	}
 	m.o.Hooks.Fire(context.WithoutCancel(ctx), s, HookEvent{Event: EventSessionStop, Session: s.id, Cwd: s.workspace, Reason: reason})
 	s.keeping.Lock() // who keeps it meanwhile must not bring it back
-	err := m.stopRow(ctx, s.State(), s.Generation(), reason)
+	err := m.stopRow(ctx, s.State(), s.Generation(), s.Kept().Mask(reason))
 	s.keeping.Unlock()
 	if m.o.Asks != nil {
 		m.o.Asks.dropSession(context.WithoutCancel(ctx), s.id)

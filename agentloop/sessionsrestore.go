@@ -79,11 +79,14 @@ func (m *Sessions) Restore(ctx context.Context) error {
 			return nil
 		}
 		err = fmt.Errorf("session %s could not be restored: %w", st.ID, err)
-		return errors.Join(err, m.stopRow(ctx, st, 0, "not restored: "+err.Error()))
+		return errors.Join(err, m.stopRow(ctx, st, 0, NewRedactor(nil).Mask("not restored: "+err.Error())))
 	})
 }
 
 func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, error) {
+	if st.Incomplete {
+		return nil, errors.New("a directory or a flag held a secret, which is not kept")
+	}
 	peer := Peer{Caller: CallerOf(st.UID, st.GID, st.Groups, st.Environ)}
 	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant}
 	if err := m.reserve(st.UID); err != nil {

@@ -47,6 +47,9 @@ type SessionState struct {
 	// Cwd and Grant are the client's directory and flags.
 	Cwd   string       `json:"cwd,omitempty"`
 	Grant policy.Grant `json:"grant"`
+	// Incomplete: a directory or a flag held a secret, which is not here. The
+	// session ends with its daemon.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // SessionRule is a rule added to one session.
@@ -58,6 +61,8 @@ type SessionRule struct {
 	Added  time.Time `json:"added"`
 	// By is who added it: "uid 1000", "answer to QUESTION".
 	By string `json:"by,omitempty"`
+	// Unkept: the pattern holds a secret, so that the rule ends with the daemon.
+	Unkept bool `json:"-"`
 }
 
 // PendingQuestion is a question that waits for a person, as it is shown and kept.

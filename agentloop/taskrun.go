@@ -156,11 +156,7 @@ func (r *ToolRun) recordTask(t *Task) {
 		row.Status = StatusFail
 	}
 	row.Reason, _ = json.Marshal(map[string]string{"type": "task", "text": "background " + state.ID + ": " + state.Outline()})
-	row.OutputPreview = firstCharacters(t.Output(0, taskOutput).Text, auditPreview)
-	if r.result.Exec != nil {
-		row.Enforced, _ = json.Marshal(r.result.Exec.Enforced)
-	}
-	row.Denials, _ = json.Marshal(h.denials())
+	h.end(&row, t.Output(0, taskOutput).Text)
 	_ = h.append(context.Background(), row) // counted there; the task has ended in any case
 }
 

@@ -18,7 +18,7 @@ func (s *Server) execJob(w http.ResponseWriter, r *http.Request, q ExecRequest) 
 	if err != nil {
 		return err
 	}
-	j, err := s.jobs.add(c.peer, c.q, c.session.Redactor())
+	j, err := s.jobs.add(c.peer, c.q, c.session)
 	if err != nil {
 		c.done()
 		return err

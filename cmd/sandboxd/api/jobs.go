@@ -66,8 +66,8 @@ type job struct {
 	log     *jobLog
 	cancel  context.CancelFunc
 	signals chan os.Signal
-	secrets *agentloop.Redactor // for the record; the log is the owner's, as written
-	done    chan struct{}       // closed when state is final
+	session *agentloop.Session // masks the record; the log is the owner's, as written
+	done    chan struct{}      // closed when state is final
 
 	mu    sync.Mutex
 	state Job
@@ -172,7 +172,7 @@ func (js *jobs) save(state Job) error {
 }
 
 // add makes a job of peer, within its bound.
-func (js *jobs) add(peer agentloop.Peer, q ExecRequest, secrets *agentloop.Redactor) (*job, error) {
+func (js *jobs) add(peer agentloop.Peer, q ExecRequest, session *agentloop.Session) (*job, error) {
 	if js.dir == "" {
 		return nil, fault(CodeConflict, "give the daemon a state directory", "this daemon keeps no jobs")
 	}
@@ -191,14 +191,15 @@ func (js *jobs) add(peer agentloop.Peer, q ExecRequest, secrets *agentloop.Redac
 	if len(q.Argv) > 0 {
 		argv = q.Argv
 	}
+	secrets := session.LearnWords(Strings(argv))
 	argv = Texts(secrets.MaskWords(Strings(argv)))
 	id := "job-" + strings.ToLower(rand.Text()[:10])
 	log, err := createJobLog(filepath.Join(js.dir, id+".log"), peer.Caller)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{log: log, secrets: secrets, signals: make(chan os.Signal, 16), done: make(chan struct{}), cancel: func() {},
-		state: Job{ID: id, UID: peer.UID(), State: JobRunning, Argv: argv, Cwd: q.Cwd, Started: time.Now().UTC()}}
+	j := &job{log: log, session: session, signals: make(chan os.Signal, 16), done: make(chan struct{}), cancel: func() {},
+		state: Job{ID: id, UID: peer.UID(), State: JobRunning, Argv: argv, Cwd: Text(secrets.Mask(string(q.Cwd))), Started: time.Now().UTC()}}
 	if err := js.save(j.state); err != nil {
 		log.end()
 		return nil, errors.Join(err, os.Remove(log.path))
@@ -210,7 +211,8 @@ func (js *jobs) add(peer agentloop.Peer, q ExecRequest, secrets *agentloop.Redac
 // finish notes the end of a job.
 func (js *jobs) finish(j *job, res Result) {
 	dropped, failed := j.log.end()
-	res, maskErr := res.masked(j.secrets)
+	res, maskErr := res.masked(j.session.Kept())
+	j.session = nil // a record outlives it
 	j.mu.Lock()
 	j.state.State, j.state.Ended = JobEnded, time.Now().UTC()
 	if maskErr == nil {

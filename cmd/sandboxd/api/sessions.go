@@ -217,6 +217,8 @@ type Rule struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Unkept: the rule holds a secret, and ends with the daemon.
+	Unkept bool `json:"unkept,omitempty"`
 }
 
 // RuleList is the answer of the routes for rules.
@@ -228,8 +230,13 @@ type RuleList struct {
 
 func rulesOf(one *agentloop.Session, changed bool) RuleList {
 	out := RuleList{Rules: []Rule{}, Changed: changed}
+	unkept := map[string]bool{}
+	for _, r := range one.OwnRules() {
+		unkept[r.Kind+" "+r.Pattern] = r.Unkept
+	}
 	for _, r := range one.Rules() {
-		out.Rules = append(out.Rules, Rule{Kind: r.Kind.String(), Rule: r.Pattern, Source: r.Source.Kind.String(),
+		out.Rules = append(out.Rules, Rule{Unkept: r.Source.Kind == policy.SourceSession && unkept[r.Kind.String()+" "+r.Pattern],
+			Kind: r.Kind.String(), Rule: r.Pattern, Source: r.Source.Kind.String(),
 			File: r.Source.File, Line: r.Source.Line, Reason: r.Reason + r.Message})
 	}
 	return out
