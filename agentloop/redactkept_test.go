@@ -29,7 +29,7 @@ func TestSecretOfACallIsNowhereInItsRows(t *testing.T) {
 		{"a list of words", policy.Call{Tool: "run_bash", Args: policy.Args{"command": "echo " + secret, "more": []any{"--secret", secret}}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, allowing("run_bash"))
+			w := newWorld(t, allowing("run_bash(*"+secret+"*)", "run_bash"))
 			w.d.Dispatch(t.Context(), w.s, ToolCall{Call: tt.call})
 			missing := []string{"/nowhere/" + secret, "--token", secret}
 			if res := w.d.Dispatch(t.Context(), w.s, ToolCall{Call: policy.ArgvCall(missing, ""), Argv: missing}); !strings.Contains(res.Error, "/nowhere/") {
