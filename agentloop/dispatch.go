@@ -144,7 +144,7 @@ type handling struct {
 	// release leaves the gate of the loop, which alone holds for this call only.
 	release func()
 	alone   bool
-	mask              *Redactor // see kept; nil until it is needed
+	mask    *Redactor // see kept; nil until it is needed
 }
 
 // hop ends a hop of the trace.

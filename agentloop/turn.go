@@ -273,13 +273,13 @@ func (t *turn) record(ctx context.Context, end TurnEnd) error {
 	case EndTime:
 		status = StatusTimeout
 	}
-	why, err := json.Marshal(map[string]any{"type": "turn", "end": end.Reason, "text": t.s.secrets.Mask(end.Error), "steps": end.Steps, "calls": end.Calls})
+	why, err := json.Marshal(map[string]any{"type": "turn", "end": end.Reason, "text": t.s.Kept().Mask(end.Error), "steps": end.Steps, "calls": end.Calls})
 	if err != nil {
 		return err
 	}
 	_, err = log.Append(context.WithoutCancel(ctx), AuditRecord{
 		Time: t.a.now().UTC(), UID: t.s.peer.UID(), Session: t.s.id, Call: t.id, Step: end.Steps, Agent: agentName(t.a.o.Path), Tool: "turn", Status: status,
-		ElapsedMS: end.Elapsed.Milliseconds(), Reason: why, Generation: t.s.Generation(), OutputPreview: firstCharacters(t.s.secrets.Mask(end.Text), auditPreview),
+		ElapsedMS: end.Elapsed.Milliseconds(), Reason: why, Generation: t.s.Generation(), OutputPreview: firstCharacters(t.s.Kept().Mask(end.Text), auditPreview),
 	})
 	return err
 }

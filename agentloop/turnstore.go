@@ -35,7 +35,7 @@ func (a *Agent) beginTurn(ctx context.Context, prompt string) error {
 	h := &a.conv.head
 	if h.Title == "" {
 		line, _, _ := strings.Cut(strings.TrimSpace(prompt), "\n")
-		h.Title = firstCharacters(a.o.Session.secrets.Mask(line), maxTitle)
+		h.Title = firstCharacters(a.o.Session.Kept().Mask(line), maxTitle)
 	}
 	h.Turns++
 	h.Ended = ""

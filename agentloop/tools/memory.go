@@ -55,7 +55,7 @@ func (memoryTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error) 
 		return "", err
 	}
 	s := r.Session
-	m := record{Key: s.Redactor().Mask(oneLine(key)), Text: s.Redactor().Mask(strings.TrimSpace(content)), Time: time.Now().UTC().Truncate(time.Second)}
+	m := record{Key: s.Kept().Mask(oneLine(key)), Text: s.Kept().Mask(strings.TrimSpace(content)), Time: time.Now().UTC().Truncate(time.Second)}
 	switch {
 	case m.Key == "" || len(m.Key) > maxMemoryKey:
 		return "", fmt.Errorf("argument key: want 1 to %d bytes", maxMemoryKey)
