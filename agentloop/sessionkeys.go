@@ -94,3 +94,6 @@ func (m *Sessions) loadWithoutKeys(ctx context.Context, s *Session) error {
 	}
 	return nil
 }
+
+// AgentConfig is the table [agent] of the policy in force.
+func (s *Session) AgentConfig() AgentConfig { return s.inForce().Agent }

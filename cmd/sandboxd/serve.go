@@ -24,16 +24,17 @@ import (
 
 // parts is everything of one daemon.
 type parts struct {
-	o        options
-	log      *slog.Logger
-	runner   *exec.Runner
-	store    *sqlite.Store
-	reader   *sqlite.Reader
-	talks    *sqlite.Conversations
-	sessions *agentloop.Sessions
-	asks     *agentloop.AskQueue
-	server   *api.Server
-	stop     context.CancelFunc
+	o          options
+	log        *slog.Logger
+	runner     *exec.Runner
+	store      *sqlite.Store
+	reader     *sqlite.Reader
+	talks      *sqlite.Conversations
+	dispatcher *agentloop.Dispatcher
+	sessions   *agentloop.Sessions
+	asks       *agentloop.AskQueue
+	server     *api.Server
+	stop       context.CancelFunc
 }
 
 // serve runs the daemon until ctx ends.
@@ -204,15 +205,16 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dispatcher, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{
-		Runner: runner, Host: host, Tools: tools.All(tools.Options{}), Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
+	all := tools.All(tools.Options{})
+	d.dispatcher, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{
+		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
 		Results:    agentloop.NewResultFiles(agentloop.ResultFilesOptions{}),
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {
 		return err
 	}
 	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
-		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, SelfTest: dispatcher.SelfTest})
+		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, Tools: all, SelfTest: d.dispatcher.SelfTest})
 	if err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (d *parts) build(ctx context.Context) error {
 		}
 	}
 	d.server, err = api.NewServer(api.Options{
-		Dispatcher: dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Conversations: d.talks, Metrics: metricsHandler(metrics),
+		Dispatcher: d.dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Agents: d.makeAgent, Conversations: d.talks, Metrics: metricsHandler(metrics),
 		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
 		Reload: d.reload, Stop: d.stop, Log: d.log})
 	return err
