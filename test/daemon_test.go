@@ -260,9 +260,9 @@ func (d *daemonRun) everyRoute() {
 	ask("PUT /api/chat/sessions/{id}/permissions/mode", base+"/"+session+"/permissions/mode", `{"mode":"plan"}`, 200, `"mode":"plan"`)
 	ask("PUT /api/chat/sessions/{id}/permissions/mode", base+"/"+session+"/permissions/mode", `{"mode":"moon"}`, 400, "unknown mode")
 	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{"text":" "}`, 400, "the text is empty")
-	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{"text":"hi"}`, 501, "not_implemented")
+	ask("POST /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", `{"text":"hi"}`, 422, `"code":"model"`)
 	ask("GET /api/chat/sessions/{id}/messages", base+"/"+session+"/messages", "", 200, `"messages":[]`)
-	ask("POST /api/chat/sessions/{id}/compact", base+"/"+session+"/compact", `{}`, 501, "not_implemented")
+	ask("POST /api/chat/sessions/{id}/compact", base+"/"+session+"/compact", `{}`, 422, `"code":"model"`)
 	for range 2 { // it may be repeated
 		ask("POST /api/chat/cancel", "/api/chat/cancel", `{"session_id":"`+session+`"}`, 200, `"cancelled":true`)
 	}

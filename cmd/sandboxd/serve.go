@@ -218,7 +218,7 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := dispatcher.CompleteRuns(ctx); err != nil {
+	if err := d.dispatcher.CompleteRuns(ctx); err != nil {
 		d.log.Warn("runs that did not end", "error", err)
 	}
 	if err := d.restore(ctx); err != nil {

@@ -340,7 +340,7 @@ func (v *turnView) ended(end agentloop.TurnEnd) {
 	}
 	tokens := end.Usage.Context()
 	line := fmt.Sprintf("%s; %s, %s, %d tokens", what, counted(end.Steps, "step"), counted(end.Calls, "call"), tokens)
-	if end.Cost != nil {
+	if end.Cost != nil && *end.Cost > 0 {
 		line += fmt.Sprintf(", $%.4f", *end.Cost)
 	}
 	v.line("%s, %s", line, roundTime(end.Elapsed))

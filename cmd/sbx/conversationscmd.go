@@ -54,7 +54,7 @@ func conversationLine(h agentloop.Conversation) string {
 		ended = "running or cut"
 	}
 	cost := ""
-	if h.Cost != nil {
+	if h.Cost != nil && *h.Cost > 0 {
 		cost = fmt.Sprintf(", $%.4f", *h.Cost)
 	}
 	return fmt.Sprintf("%s  %s  %-14s %s%s  %s  %s", h.ID, h.Changed.Local().Format(time.DateTime), ended, counted(h.Turns, "turn"), cost, h.Workspace, cutLine(h.Title, 60))

@@ -51,7 +51,7 @@ func writeMarkdown(w io.Writer, c ConversationView) error {
 }
 
 func cost(usd *float64) string {
-	if usd == nil {
+	if usd == nil || *usd == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", $%.4f", *usd)
