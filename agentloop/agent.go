@@ -291,5 +291,7 @@ func (a *Agent) Compact(ctx context.Context, focus string) (TurnCompaction, erro
 	defer leave()
 	live = t.stoppable(live)
 	defer t.stop(nil)
-	return a.compact(live, compactManual, focus)
+	done, err := a.compact(live, compactManual, focus)
+	usage, cost := t.limits.total()
+	return done, errors.Join(err, a.addSpent(ctx, usage, cost))
 }

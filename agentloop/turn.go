@@ -175,8 +175,14 @@ func (t *turn) beforeRequest(ctx context.Context, limit stepLimit) *TurnEnd {
 // limits end it.
 func (t *turn) compact(ctx context.Context, kind, focus string) {
 	done, err := t.a.compact(ctx, kind, focus)
+	if err == nil && done.Kind == "" {
+		return // there was too little to save
+	}
 	if err != nil {
 		done.Kind, done.Error = kind, err.Error()
+	}
+	if kind == compactAuto {
+		t.limits.compacted(err)
 	}
 	t.events.send(EventTurnCompact, done)
 	if err == nil {

@@ -46,16 +46,8 @@ func (a *Agent) beginTurn(ctx context.Context, prompt string) error {
 // endTurn keeps the end of a turn.
 func (a *Agent) endTurn(ctx context.Context, end TurnEnd) error {
 	a.mu.Lock()
-	h := &a.conv.head
-	h.Usage = h.Usage.Add(end.Usage)
-	if end.Cost != nil {
-		cost := *end.Cost
-		if h.Cost != nil {
-			cost += *h.Cost
-		}
-		h.Cost = &cost
-	}
-	h.Ended = end.Reason
+	a.conv.head.spent(end.Usage, end.Cost)
+	a.conv.head.Ended = end.Reason
 	begun := a.conv.saved
 	a.mu.Unlock()
 	if !begun {
@@ -63,6 +55,34 @@ func (a *Agent) endTurn(ctx context.Context, end TurnEnd) error {
 	}
 	if err := a.keep(ctx, Entry{Kind: EntryEnd, End: &end}); err != nil {
 		return err
+	}
+	return a.saveHead(ctx)
+}
+
+// spent adds what a turn or a compaction took.
+func (c *Conversation) spent(u Usage, cost *float64) {
+	c.Usage = c.Usage.Add(u)
+	if cost == nil {
+		return
+	}
+	all := *cost
+	if c.Cost != nil {
+		all += *c.Cost
+	}
+	c.Cost = &all
+}
+
+// addSpent keeps what was spent outside of a turn.
+func (a *Agent) addSpent(ctx context.Context, u Usage, cost *float64) error {
+	if u == (Usage{}) {
+		return nil
+	}
+	a.mu.Lock()
+	a.conv.head.spent(u, cost)
+	saved := a.conv.saved
+	a.mu.Unlock()
+	if !saved {
+		return nil
 	}
 	return a.saveHead(ctx)
 }

@@ -49,7 +49,9 @@ func (m *playedModel) asked() []ModelRequest {
 // words answers in words.
 func words(text string) modelStep {
 	return func(_ context.Context, _ ModelRequest, emit func(ModelDelta)) (ModelAnswer, error) {
-		emit(ModelDelta{Text: text})
+		if emit != nil {
+			emit(ModelDelta{Text: text})
+		}
 		return ModelAnswer{Message: TextMessage(RoleAssistant, OriginModel, text), Stop: StopEnd, Usage: Usage{Input: 100, Output: 10}}, nil
 	}
 }
