@@ -331,6 +331,10 @@ func (h *handling) decide(ctx context.Context) bool {
 	h.decidedAt = h.s.revision.Load()
 	begin := h.d.o.Now()
 	h.res.Decision, h.res.Generation = h.s.decide(ctx, h.c, true)
+	if _, hook := h.res.Decision.Reason.(policy.HookReason); hook && ctx.Err() != nil && h.res.Decision.Verdict == policy.Deny {
+		// The hook did not object: it was ended.
+		h.res.Decision.Reason = policy.SafetyReason{Check: "cancelled", Text: cancelCause(ctx).Error()}
+	}
 	h.decided = true
 	h.traceDecision()
 	h.d.o.Metrics.observe("sandboxd_decision_seconds", h.d.o.Now().Sub(begin)-personTime(h.res.Decision))

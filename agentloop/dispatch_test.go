@@ -85,6 +85,7 @@ func newWorld(t testing.TB, edit func(*PolicyInForce), more ...func(*world)) *wo
 	}
 	w.m, err = NewSessions(SessionsOptions{
 		Load: w.load, Runner: runner, Host: real, Confinement: policy.FullyConfined, Asks: w.asks, Hooks: w.opts.Hooks, Audit: w.log, Metrics: w.opts.Metrics,
+		Tools: w.opts.Tools,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -175,13 +176,35 @@ type loopWorld struct {
 // the agent, tools are added to run_bash and read_file.
 func newLoop(t testing.TB, tools []Tool, edit func(*loopWorld), steps ...modelStep) *loopWorld {
 	t.Helper()
+	return newLoopWith(t, loopParts{tools: tools}, edit, steps...)
+}
+
+// loopParts are what a loopWorld is made with: hooks of the process, tools, and a
+// change of the options of the world.
+type loopParts struct {
+	hooks []Hook
+	tools []Tool
+	world func(*world)
+}
+
+func newLoopWith(t testing.TB, p loopParts, edit func(*loopWorld), steps ...modelStep) *loopWorld {
+	t.Helper()
 	l := &loopWorld{model: &playedModel{steps: steps}, store: newMemoryConversations()}
-	tools = append([]Tool{describedBash{}, describedRead{}}, tools...)
+	tools := append([]Tool{describedBash{}, describedRead{}}, p.tools...)
 	l.world = newWorld(t, func(p *PolicyInForce) {
 		for _, tool := range tools {
 			p.Config.Rules = append(p.Config.Rules, rule(policy.AllowRule, tool.Name()))
 		}
-	}, func(w *world) { w.opts.Tools = tools })
+	}, func(w *world) {
+		w.opts.Tools = tools
+		if p.world != nil {
+			p.world(w)
+		}
+		var err error
+		if w.opts.Hooks, err = NewHookRegistry(HookRegistryOptions{Hooks: p.hooks}); err != nil {
+			t.Fatal(err)
+		}
+	})
 	l.o = AgentOptions{Session: l.s, Dispatcher: l.d, Provider: l.model, Config: AgentConfig{Model: "m"}, Store: l.store}
 	if edit != nil {
 		edit(l)
@@ -283,4 +306,13 @@ func eventKinds(events []TurnEvent) string {
 		out = append(out, strings.TrimPrefix(e.Type, "turn."))
 	}
 	return strings.Join(out, " ")
+}
+
+// readText is the content of a file, "-" without one.
+func readText(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "-"
+	}
+	return string(text)
 }
