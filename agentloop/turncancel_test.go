@@ -154,7 +154,7 @@ func TestCancelIsSeenEverywhere(t *testing.T) {
 // seconds, with all that it started; a tool that finishes first has two seconds.
 func TestCommandsGetTheirGraceAndNoMore(t *testing.T) {
 	commit := testTool{name: "commit", call: func(ctx context.Context, r *ToolRun) (string, error) {
-		_, err := r.Command(ctx, Command{Argv: []string{"bash", "-c", `trap "" TERM; sleep 0.5; echo whole > record; ` + r.Call.Args["then"].(string)}})
+		_, err := r.Command(ctx, Command{Argv: []string{"bash", "-c", `trap "" TERM; echo > ready; sleep 0.5; echo whole > record; ` + r.Call.Args["then"].(string)}})
 		return r.out.stdout, err
 	}}
 	for _, tt := range []struct {
@@ -164,8 +164,8 @@ func TestCommandsGetTheirGraceAndNoMore(t *testing.T) {
 		want     Status
 		file     string
 	}{
-		{"run_bash cleans up", []any{"run_bash", map[string]any{"command": `trap "echo whole > record; exit 0" TERM; sleep 30 & wait`}}, 0, time.Second, StatusCancelled, "record"},
-		{"run_bash ignores it", []any{"run_bash", map[string]any{"command": `trap "" TERM; (trap "" TERM; sleep 4; echo > late) & sleep 30`}}, 1900 * time.Millisecond, 3 * time.Second, StatusCancelled, ""},
+		{"run_bash cleans up", []any{"run_bash", map[string]any{"command": `trap "echo whole > record; exit 0" TERM; echo > ready; sleep 30 & wait`}}, 0, time.Second, StatusCancelled, "record"},
+		{"run_bash ignores it", []any{"run_bash", map[string]any{"command": `trap "" TERM; (sleep 4; echo > late) & echo > ready; sleep 30`}}, 1900 * time.Millisecond, 3 * time.Second, StatusCancelled, ""},
 		{"a short commit finishes", []any{"commit", map[string]any{"then": "exit 0"}}, 0, 1900 * time.Millisecond, StatusOK, "record"},
 		{"a long one is ended", []any{"commit", map[string]any{"then": "sleep 30"}}, 3 * time.Second, 5 * time.Second, StatusCancelled, "record"},
 	} {
@@ -173,12 +173,9 @@ func TestCommandsGetTheirGraceAndNoMore(t *testing.T) {
 			l := newLoop(t, []Tool{commit}, nil, asks(tt.call...))
 			end := make(chan TurnEnd, 1)
 			go func() { end <- l.a.Run(context.Background(), "go", nil) }()
-			for sub := l.s.Events().Subscribe(0); ; {
-				if e := <-sub.C; e.Type == EventCallStarted {
-					break
-				}
+			for readText(l.host.path("home/u/w/ready")) == "-" {
+				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(150 * time.Millisecond) // the trap is set
 			at := time.Now()
 			l.s.Cancel("test")
 			got := <-end
