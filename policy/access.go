@@ -177,7 +177,7 @@ const maxNames = 2000
 // none; of one that is no directory or cannot be read nothing is known, and the
 // kernel refuses it to the command too.
 func namesIn(dir, pattern string, hidden bool) (names, links []string, tooMany bool) {
-	d, err := os.Open(dir)
+	d, err := policypath.OpenDir(dir)
 	if err != nil {
 		return nil, nil, false
 	}

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	policypath "sandboxd/policy/path"
 )
@@ -29,6 +32,9 @@ const maxRepositories = 64
 // maxGitIndex bounds the index files that are read, in bytes. A repository of a
 // million files has one of about 100 MB.
 const maxGitIndex = 256 << 20
+
+// maxGitConfig bounds the configurations that are read, in bytes.
+const maxGitConfig = 4 << 20
 
 // gitReader looks at the repositories that a git command meets.
 type gitReader struct {
@@ -75,7 +81,11 @@ func (g *gitReader) repository(top string, git policypath.GitDirs) {
 	transport, lazy := "", g.sub == "remote show"
 	files := []string{filepath.Join(git.Common, "config"), filepath.Join(git.Dir, "config.worktree")}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := policypath.ReadRegular(file, maxGitConfig)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {
+			note(&g.found.unpinned, "a git config that is not read")
+			continue
+		}
 		if err != nil {
 			continue // git reads what we can read
 		}
@@ -169,15 +179,11 @@ var gitLFS = map[string]bool{
 // gitlinks looks at the repositories that are checked out inside this one.
 func (g *gitReader) gitlinks(top string, git policypath.GitDirs, hashLen int) {
 	index := filepath.Join(git.Dir, "index")
-	st, err := os.Stat(index)
-	if err != nil {
-		return
-	}
-	if !st.Mode().IsRegular() || st.Size() > maxGitIndex {
+	data, err := policypath.ReadRegular(index, maxGitIndex)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EFBIG) {
 		note(&g.found.unpinned, "an index that is not read")
 		return
 	}
-	data, err := os.ReadFile(index)
 	if err != nil {
 		return
 	}

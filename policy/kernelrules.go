@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	policypath "sandboxd/policy/path"
 )
 
 // KernelDenial is a deny rule about paths or programs as far as a kernel can
@@ -209,7 +211,7 @@ func (x *expansion) walk(dir string, parts []string) {
 		}
 	default:
 		x.listed = true
-		f, err := os.Open(dir)
+		f, err := policypath.OpenDir(dir)
 		if err != nil || x.left <= 0 {
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	policypath "sandboxd/policy/path"
 )
 
 // maxTreeNames bounds the names below a directory that are looked at when a
@@ -37,7 +39,7 @@ func (t *treeNames) look() {
 	for len(todo) > 0 {
 		dir := todo[0]
 		todo = todo[1:]
-		d, err := os.Open(dir)
+		d, err := policypath.OpenDir(dir)
 		if err != nil {
 			if dir == t.dir {
 				t.open, t.missing = true, os.IsNotExist(err)
@@ -72,7 +74,7 @@ func (t *treeNames) tracks(name string) bool {
 	if t.index == nil {
 		t.index = []byte{}
 		for dir := t.dir; ; dir = path.Dir(dir) {
-			if data, err := os.ReadFile(dir + "/.git/index"); err == nil {
+			if data, err := policypath.ReadRegular(dir+"/.git/index", maxGitIndex); err == nil {
 				t.index = data
 				break
 			} else if exists(dir+"/.git/HEAD") || dir == "/" || dir == "." {

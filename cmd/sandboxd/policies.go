@@ -128,8 +128,11 @@ func saveRules(c agentloop.Caller, workspace, scope string, patterns []string) e
 		return errors.New("no place for the user's policy: neither HOME nor XDG_CONFIG_HOME is set")
 	}
 	owners := []int{c.UID, 0}
-	before, err := os.ReadFile(path)
+	before, err := settings.ReadFile(path, owners)
 	fresh := errors.Is(err, os.ErrNotExist)
+	if err != nil && !fresh {
+		return err
+	}
 	store, trustErr := settings.OpenTrust(settings.StateDir(c.Environ), owners)
 	if scope == "project" && trustErr != nil {
 		return trustErr
@@ -146,7 +149,7 @@ func saveRules(c agentloop.Caller, workspace, scope string, patterns []string) e
 	if scope != "project" {
 		return nil
 	}
-	after, err := os.ReadFile(path)
+	after, err := settings.ReadFile(path, owners)
 	if err != nil {
 		return err
 	}

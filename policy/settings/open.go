@@ -9,9 +9,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// ReadFile reads a policy file as [Load] does: a regular file of one of owners, not
+// too large, that nobody else can write. It waits for no pipe in its place. The error
+// is fs.ErrNotExist for a file that is not there.
+func ReadFile(path string, owners []int) ([]byte, error) { return readChecked(path, owners, true) }
+
+// lockTime is how long the lock of another program is waited for.
+const lockTime = 5 * time.Second
+
+// flock takes the lock, but does not wait for ever: its holder may have been stopped.
+func flock(f *os.File) error {
+	for end := time.Now().Add(lockTime); ; time.Sleep(5 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return err
+		}
+	}
+}
 
 // readChecked reads a policy file after checking, on the open descriptor, that
 // nobody but owners can have written it. A file that is not there gives

@@ -108,7 +108,7 @@ func (t *TrustStore) change(edit func() bool) error {
 		return &Error{File: t.dir, Text: "cannot keep state: " + err.Error()}
 	}
 	defer lock.Close() // ends the lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := flock(lock); err != nil {
 		return &Error{File: lock.Name(), Text: "cannot lock: " + err.Error()}
 	}
 	if err := t.read(); err != nil {
