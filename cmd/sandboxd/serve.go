@@ -50,7 +50,6 @@ func serve(ctx context.Context, o options) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	defer d.close()
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
 	for _, l := range listeners {
@@ -73,10 +72,34 @@ func serve(ctx context.Context, o options) error {
 	closeListeners()
 	last, done := context.WithTimeout(context.Background(), o.stop)
 	defer done()
-	err = errors.Join(err, d.server.Shutdown(last))
-	serving.Wait()
+	err = errors.Join(err, endsWithin(o.stop+endTime, func() error {
+		err := d.server.Shutdown(last)
+		serving.Wait()
+		d.close()
+		return err
+	}))
 	d.log.Info("stopped")
 	return err
+}
+
+// endTime bounds the end of a daemon after its calls had their time: those that are
+// stuck have 15 s, sessions 10 s, clients 2 s for their answers.
+const endTime = 30 * time.Second
+
+// errStuck reports that a daemon ended although a part of it did not.
+var errStuck = errors.New("a part of the daemon does not end; the process ends without it")
+
+// endsWithin returns what f does, or after the time. What f waits for then is left to
+// the end of the process.
+func endsWithin(limit time.Duration, f func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(limit):
+		return errStuck
+	}
 }
 
 // firstClient is how long a daemon that ends when it is idle waits for its first one.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -119,7 +120,8 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown takes no new calls, waits for those that run until ctx ends, and then
-// ends them as their deadline would. It returns when nothing runs any more.
+// ends them as their deadline would. It returns when nothing runs any more, or with an
+// error when a call does not end 15 s after it was told to.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopping {
@@ -127,6 +129,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		close(s.quit)
 	}
 	s.mu.Unlock()
+	var stuck error
 	idle := make(chan struct{})
 	go func() {
 		s.calls.Wait()
@@ -136,17 +139,27 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-idle:
 	case <-ctx.Done():
 		s.cancel()
-		<-idle // the dispatcher returns when nothing of a call is left
+		select {
+		case <-idle: // the dispatcher returned, and nothing of a call is left
+		case <-time.After(stuckTime):
+			// Nothing of this process ends it: a file whose server does not answer.
+			// The end of the process does, and the keeper of a run ends its command then.
+			stuck = fmt.Errorf("%d calls did not end within %v and are left", s.running.Load(), stuckTime)
+		}
 	}
 	s.cancel()
 	s.agents.close()
 	last, done := context.WithTimeout(context.Background(), lastAnswers)
 	defer done()
 	if err := s.http.Shutdown(last); err != nil {
-		return errors.Join(err, s.http.Close())
+		return errors.Join(stuck, err, s.http.Close())
 	}
-	return nil
+	return stuck
 }
+
+// stuckTime is how long calls have to end that were told to: longer than the grace
+// period of a run, what follows it and the hooks after it.
+const stuckTime = 15 * time.Second
 
 // lastAnswers is how long clients have to take the answers to calls that ended.
 const lastAnswers = 2 * time.Second
