@@ -39,6 +39,9 @@ func (d *Dispatcher) build(p *confined, r *ToolRun, c Command) error {
 	if err != nil {
 		return err
 	}
+	if c.Own != "" && c.Network != nil {
+		g.Network = c.Network
+	}
 	if c.Own != "" {
 		g.Paths = append(g.Paths, policy.PathGrant{Path: c.Own, Access: policy.GrantRead, Source: policy.Source{Kind: policy.SourceManaged}})
 	}
@@ -128,7 +131,9 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 	if from == "" {
 		from = s.peer.Caller.Cwd
 	}
-	g.Network = append(g.Network[:len(g.Network):len(g.Network)], r.network...)
+	if r.adjust != nil {
+		r.adjust(&g)
+	}
 	gaps := s.addRules(&g, from, at.rules)
 	s.addApproved(&g, r)
 	return g, gaps, nil

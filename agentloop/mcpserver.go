@@ -30,3 +30,36 @@ type MCPServer struct {
 
 // MCPServers are the servers that the policy in force names.
 func (s *Session) MCPServers() []MCPServer { return s.inForce().MCP }
+
+// GrantsHost says how the policy in force grants the host of an address.
+func (s *Session) GrantsHost(address string) policy.HostGrant {
+	if e := s.engineNow(); e != nil {
+		return e.GrantsHost(address)
+	}
+	return policy.HostNotGranted
+}
+
+// AtEnd has f called once when the session ends, after its calls, tasks and
+// servers, or at once if it has ended.
+func (s *Session) AtEnd(f func()) {
+	s.mu.Lock()
+	ended := s.closed != ""
+	if !ended {
+		s.atEnd = append(s.atEnd, f)
+	}
+	s.mu.Unlock()
+	if ended {
+		f()
+	}
+}
+
+// callAtEnd calls what waits for the end.
+func (s *Session) callAtEnd() {
+	s.mu.Lock()
+	list := s.atEnd
+	s.atEnd = nil
+	s.mu.Unlock()
+	for _, f := range list {
+		f()
+	}
+}

@@ -54,7 +54,9 @@ type Session struct {
 	closed    string // the reason, once it is
 	idle      chan struct{}
 
-	tasks taskTable // in the background
+	tasks   taskTable // in the background
+	servers serverTable
+	atEnd   []func()
 }
 
 // sessionParts are what a session needs of its surroundings.

@@ -223,5 +223,7 @@ func (s *Session) end(ctx context.Context, reason string) (first bool) {
 		}
 	}
 	s.tasks.end(ctx)
+	s.servers.end(ctx)
+	s.callAtEnd()
 	return first
 }

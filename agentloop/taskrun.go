@@ -82,7 +82,7 @@ func (r *ToolRun) detached(t *Task) *ToolRun {
 	call := r.Call
 	call.Tool, call.Loop, call.Attended = taskTool, nil, false
 	call.IO = CallIO{Stdout: t, Stderr: t}
-	return &ToolRun{Call: call, Session: r.Session, d: r.d, traits: Traits{}, network: r.network, at: r.at,
+	return &ToolRun{Call: call, Session: r.Session, d: r.d, traits: Traits{}, adjust: r.adjust, at: r.at,
 		result: &ToolResult{Call: call.ID, Decision: r.result.Decision, Generation: r.result.Generation, lastHop: r.d.o.Now()}}
 }
 

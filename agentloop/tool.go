@@ -77,6 +77,9 @@ type Command struct {
 	// Own is an executable of ours that the command is: it is granted for reading
 	// and execution, that one file and for this command alone. Empty: none.
 	Own string
+	// Network, if not nil, is what a command with Own may reach in place of what the
+	// policy grants.
+	Network []string
 }
 
 // ToolRun is one call of a tool after it was decided. It is used by the tool's
@@ -95,8 +98,8 @@ type ToolRun struct {
 	interrupted <-chan struct{}
 	// at is what the call was decided by. Nil: what holds when it is confined.
 	at *moment
-	// network is what the command may reach besides the policy's.
-	network []string
+	// adjust changes what the command may use. Nil: nothing is changed.
+	adjust func(*policy.Grant)
 }
 
 // output is what became of the streams of the last command.
