@@ -2,8 +2,6 @@ package tools
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"sandboxd/agentloop"
 	"sandboxd/policy"
@@ -48,18 +46,5 @@ func (t bashTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	if !background {
 		return t.Tool.Call(ctx, r)
 	}
-	script, err := need(r.Call.Args, scriptFields...)
-	if err != nil {
-		return "", err
-	}
-	description, _, err := text(r.Call.Args, "description")
-	if err != nil {
-		return "", err
-	}
-	task, err := r.Background(agentloop.Command{Argv: agentloop.BashArgv(script)}, agentloop.TaskOptions{Command: script, Description: description})
-	if err != nil {
-		return "", err
-	}
-	state := task.State()
-	return fmt.Sprintf("%s runs in the background: %s\nbg_task_output shows what it prints, bg_task_kill ends it.", state.ID, strings.TrimSpace(state.Command)), nil
+	return startTask(r)
 }

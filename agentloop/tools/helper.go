@@ -32,6 +32,7 @@ type request struct {
 	List  *listRequest  `json:"list,omitempty"`
 	Glob  *globRequest  `json:"glob,omitempty"`
 	Grep  *grepRequest  `json:"grep,omitempty"`
+	Fetch *fetchRequest `json:"fetch,omitempty"`
 }
 
 // answer is what a helper did. Error is for the model and for people.
@@ -63,6 +64,11 @@ type helper struct{ program string }
 // run does q under the confinement of the call. The error is one line for the
 // model.
 func (h helper) run(ctx context.Context, r *agentloop.ToolRun, q request) (answer, error) {
+	return h.runOn(ctx, r, q, nil)
+}
+
+// runOn is run with a network in place of the policy's. Nil is the policy's.
+func (h helper) runOn(ctx context.Context, r *agentloop.ToolRun, q request, network []string) (answer, error) {
 	program := h.program
 	if program == "" {
 		var err error
@@ -89,7 +95,7 @@ func (h helper) run(ctx context.Context, r *agentloop.ToolRun, q request) (answe
 		_ = feed.Close()
 	}()
 	out := &bounded{left: maxAnswer}
-	res, err := r.Command(ctx, agentloop.Command{Argv: []string{program, helperArg}, Own: program, Stdin: in, Stdout: out})
+	res, err := r.Command(ctx, agentloop.Command{Argv: []string{program, helperArg}, Own: program, Network: network, Stdin: in, Stdout: out})
 	_ = in.Close()
 	<-fed
 	if err != nil {

@@ -53,6 +53,8 @@ func handle(q request, a *answer) error {
 		return handleGlob(q, a)
 	case q.Grep != nil:
 		return handleGrep(q, a)
+	case q.Fetch != nil:
+		return handleFetch(q, a)
 	}
 	return errors.New("bug: an empty request")
 }

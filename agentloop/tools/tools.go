@@ -31,6 +31,8 @@ func All(o Options) []agentloop.Tool {
 		readTool{h}, writeTool{h}, editTool{h},
 		globTool{h}, grepTool{h}, listTool{h},
 		resultTool{},
-		memoryTool{}, skillTool{h},
+		taskRunTool{}, taskListTool{}, taskOutputTool{}, taskKillTool{},
+		todoTool{}, noteTool{}, memoryTool{}, skillTool{h}, askTool{}, compressTool{},
+		fetchTool{h},
 	}
 }

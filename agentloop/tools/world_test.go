@@ -15,6 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	HelperMain()
+	playMCP()
 	if dir := os.Getenv(recordChild); dir != "" {
 		changeForEver(dir)
 	}

@@ -1,0 +1,94 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"sandboxd/agentloop"
+	"sandboxd/policy"
+)
+
+// fetchTool is web_fetch. The address is fetched by a confined helper, as the
+// user and without the workspace: what a page holds is read where it can touch
+// nothing. The helper holds itself to the one host that was decided; a network by
+// host is not held by the kernel yet.
+type fetchTool struct{ helper }
+
+func (fetchTool) Name() string { return "web_fetch" }
+
+// Traits: a failed download is no reason to go on with what was asked for beside it
+// (resolution C32).
+func (fetchTool) Traits(policy.Args) agentloop.Traits {
+	return agentloop.Traits{ConcurrencySafe: true, ReadOnly: true, SiblingAbort: true, Interrupt: agentloop.InterruptCancel}
+}
+
+func (fetchTool) Schema() agentloop.ToolSchema {
+	return schema("web_fetch", "Fetches a page, as text. Only hosts that the policy, or the person, allows; no cookies, no logins, and redirects to other hosts are told, not followed.", object{
+		{name: "url", kind: "string", text: "http:// or https://", required: true},
+		{name: "format", kind: "string", text: "markdown, unless raw is asked for.", enum: []string{"markdown", "raw"}},
+	})
+}
+
+func (t fetchTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
+	address, err := need(r.Call.Args, "url")
+	if err != nil {
+		return "", err
+	}
+	format, _, err := text(r.Call.Args, "format")
+	switch {
+	case err != nil:
+		return "", err
+	case format != "" && format != "markdown" && format != "raw":
+		return "", errors.New("argument format: markdown or raw")
+	}
+	u, err := fetchable(address)
+	if err != nil {
+		return "", err
+	}
+	if r.Session.Redactor().Mask(address) != address {
+		return "", errors.New("the address holds what looks like a secret: it is not sent")
+	}
+	how, err := mayReach(r, u)
+	if err != nil {
+		return "", err
+	}
+	a, err := t.runOn(ctx, r, request{Fetch: &fetchRequest{URL: u.String(), How: how, Raw: format == "raw"}}, []string{"full"})
+	if err != nil {
+		return "", err
+	}
+	return a.Text, nil
+}
+
+// fetchable reads an address that can be fetched.
+func fetchable(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, errors.New("argument url: not an address")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+		return nil, errors.New("argument url: want http://HOST or https://HOST")
+	case u.User != nil:
+		return nil, errors.New("argument url: an address with a user is not fetched")
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, nil
+}
+
+// mayReach says how the host of u was allowed: by the list of the policy, by a rule,
+// or by a person. A mode, or default = "allow", opens no network.
+func mayReach(r *agentloop.ToolRun, u *url.URL) (policy.HostGrant, error) {
+	if how := r.Session.GrantsHost(u.String()); how != policy.HostNotGranted {
+		return how, nil
+	}
+	switch reason := r.Decision().Reason.(type) {
+	case policy.UserReason:
+		return policy.HostByStar, nil
+	case policy.RuleReason:
+		if reason.Kind == policy.AllowRule {
+			return policy.HostByStar, nil
+		}
+	}
+	return policy.HostNotGranted, fmt.Errorf("no rule and nobody allows %s: network.allow, or a rule web_fetch(domain:%s), would", u.Host, u.Hostname())
+}
