@@ -44,6 +44,7 @@ func handleGrep(q request, a *answer) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	a.Real = p.real
 	s := &search{q: q.Grep, a: a}
 	if err := s.compile(); err != nil {

@@ -27,6 +27,7 @@ func handleRead(q request, a *answer) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	if p.exists && p.isDir() {
 		return fmt.Errorf("%s is a directory: list_dir shows it", p.path)
 	}

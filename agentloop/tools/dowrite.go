@@ -30,6 +30,7 @@ func handleWrite(q request, a *answer) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	w := q.Write
 	if p.exists && !p.isRegular() {
 		return fmt.Errorf("%s is %s, not a file", p.path, p.kind())
@@ -65,12 +66,13 @@ func createFile(p *place, w *writeRequest, a *answer) error {
 	if err := checkSize(p, len(content), w.Most); err != nil {
 		return err
 	}
-	undo, err := p.makeParents()
+	end, err := p.makeParents()
 	if err != nil {
 		return err
 	}
-	if err := p.create(content); err != nil {
-		undo()
+	err = p.create(content)
+	end(err == nil)
+	if err != nil {
 		return err
 	}
 	a.Text = fmt.Sprintf("wrote %d bytes to %s, a new file", len(content), p.path)
@@ -158,30 +160,36 @@ func checkSize(p *place, size int, most int64) error {
 	return nil
 }
 
-// makeParents makes the missing directories and returns how to remove them again.
-func (p *place) makeParents() (undo func(), err error) {
-	top, made := p.dir, []string{}
-	undo = func() {
-		for i := len(made); i > 0; i-- { // only empty ones go
-			_ = unix.Unlinkat(top, strings.Join(made[:i], "/"), unix.AT_REMOVEDIR)
+// makeParents makes the missing directories. end is called with whether they are
+// needed; else those that are empty go again.
+func (p *place) makeParents() (end func(needed bool), err error) {
+	top, err := unix.Dup(p.dir)
+	if err != nil {
+		return nil, p.fail("open", err)
+	}
+	var made []string // paths from top
+	end = func(needed bool) {
+		for i := len(made) - 1; i >= 0 && !needed; i-- {
+			_ = unix.Unlinkat(top, made[i], unix.AT_REMOVEDIR)
+		}
+		unix.Close(top)
+	}
+	last := p.name
+	for i, name := range p.missing {
+		err := unix.Mkdirat(p.dir, name, 0o777)
+		if err == nil {
+			made = append(made, strings.Join(p.missing[:i+1], "/"))
+		} else if err != unix.EEXIST {
+			end(false)
+			return nil, p.fail("make directory "+name, err)
+		}
+		if err := p.into(name); err != nil {
+			end(false)
+			return nil, p.fail("open directory "+name, err)
 		}
 	}
-	for _, name := range p.missing {
-		if err := unix.Mkdirat(p.dir, name, 0o777); err != nil && err != unix.EEXIST {
-			undo()
-			return undo, p.fail("make directory "+name, err)
-		} else if err == nil {
-			made = append(made, name)
-		}
-		fd, err := openPath(p.dir, name)
-		if err != nil {
-			undo()
-			return undo, p.fail("open directory "+name, err)
-		}
-		p.dir = fd
-	}
-	p.missing = nil
-	return undo, nil
+	p.name = last
+	return end, nil
 }
 
 // stampNow remembers the file that now has the name.

@@ -111,6 +111,7 @@ func handleGlob(q request, a *answer) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	a.Real = p.real
 	pattern := q.Glob.Pattern
 	if pattern == "" {

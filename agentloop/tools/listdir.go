@@ -105,6 +105,7 @@ func handleList(q request, a *answer) error {
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	f, err := p.openDir()
 	if err != nil {
 		return err

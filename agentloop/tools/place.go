@@ -38,6 +38,15 @@ func find(path string) (*place, error) {
 		return nil, p.fail("open", err)
 	}
 	p.dir = root
+	if err := p.follow(path); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// follow walks from the root.
+func (p *place) follow(path string) error {
 	rest := strings.Split(path, "/")
 	links := 0
 	for len(rest) > 0 {
@@ -47,15 +56,14 @@ func find(path string) (*place, error) {
 			continue
 		}
 		if err := p.enter(); err != nil {
-			return nil, p.fail("open", err)
+			return p.fail("open", err)
 		}
 		if name == ".." && !p.exists {
-			return nil, p.fail("open", unix.ENOENT)
+			return p.fail("open", unix.ENOENT)
 		}
 		if name == ".." {
-			err = p.into("..")
-			if err != nil {
-				return nil, p.fail("open", err)
+			if err := p.into(".."); err != nil {
+				return p.fail("open", err)
 			}
 			continue
 		}
@@ -68,28 +76,28 @@ func find(path string) (*place, error) {
 		case err == unix.ENOENT:
 			p.exists = false
 		case err != nil:
-			return nil, p.fail("open", err)
+			return p.fail("open", err)
 		case p.stat.Mode&unix.S_IFMT == unix.S_IFLNK:
 			if links++; links > maxLinks {
-				return nil, p.fail("open", unix.ELOOP)
+				return p.fail("open", unix.ELOOP)
 			}
 			target, err := readlinkAt(p.dir, name)
 			if err != nil {
-				return nil, p.fail("open", err)
+				return p.fail("open", err)
 			}
 			p.name = "."
 			if strings.HasPrefix(target, "/") {
 				if err := p.into("/"); err != nil {
-					return nil, p.fail("open", err)
+					return p.fail("open", err)
 				}
 			}
 			rest = append(strings.Split(target, "/"), rest...)
 		}
 	}
 	if strings.HasSuffix(path, "/") && p.exists && !p.isDir() {
-		return nil, p.fail("open", unix.ENOTDIR)
+		return p.fail("open", unix.ENOTDIR)
 	}
-	return p, p.located()
+	return p.located()
 }
 
 // enter makes the last name, a directory, the one that further names are in.
@@ -139,6 +147,9 @@ func (p *place) within(real []string) error {
 	return nil
 }
 
+// close lets go of the directory.
+func (p *place) close() { unix.Close(p.dir) }
+
 // at finds the place of a request.
 func at(q request) (*place, error) {
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsRune(q.Path, 0) {
@@ -148,7 +159,11 @@ func at(q request) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.within(q.Real)
+	if err := p.within(q.Real); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *place) isDir() bool     { return p.stat.Mode&unix.S_IFMT == unix.S_IFDIR }
