@@ -25,8 +25,7 @@ type DispatcherOptions struct {
 	Asks          *AskQueue
 	Hooks         *HookRegistry
 	Metrics       *Metrics
-	// Tools are added to the built-in ones (run_bash, read_file, file_write), or
-	// stand in their place.
+	// Tools are added to run_bash, which is built in, or stand in its place.
 	Tools []Tool
 	// StateDir is the daemon's own: journals of guards of other users' runs. Empty
 	// means the caller's, when that is this process.
@@ -69,7 +68,7 @@ func NewDispatcher(o DispatcherOptions) (*Dispatcher, error) {
 		o.Now = time.Now
 	}
 	d := &Dispatcher{o: o, tools: map[string]Tool{}, earlier: map[string][]string{}, queue: newFairQueue(o.MaxRunning, o.MaxRunningPerUID, o.MaxQueued, o.Metrics)}
-	for _, t := range append([]Tool{bashTool{}, readTool{}, writeTool{}}, o.Tools...) {
+	for _, t := range append([]Tool{bashTool{}}, o.Tools...) {
 		d.tools[t.Name()] = t
 	}
 	return d, nil

@@ -100,7 +100,7 @@ type describedBash struct{ bashTool }
 
 func (describedBash) Schema() ToolSchema { return ToolSchema{Name: "run_bash", Description: "bash"} }
 
-type describedRead struct{ readTool }
+type describedRead struct{ catTool }
 
 func (describedRead) Schema() ToolSchema { return ToolSchema{Name: "read_file", Description: "read"} }
 
