@@ -95,5 +95,9 @@ func (m *Sessions) loadWithoutKeys(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// AgentConfig is the table [agent] of the policy in force.
-func (s *Session) AgentConfig() AgentConfig { return s.inForce().Agent }
+// AgentConfig is the table [agent] of the policy in force with what the client asks
+// for above it, within the limits of a managed policy.
+func (s *Session) AgentConfig(flags AgentConfig) AgentConfig {
+	p := s.inForce()
+	return p.Agent.WithFlags(flags, p.ManagedAgent)
+}

@@ -11,13 +11,14 @@ import (
 
 	"sandboxd/agentloop"
 	"sandboxd/agentloop/provider"
+	"sandboxd/agentloop/tools"
 	"sandboxd/cmd/sandboxd/api"
 )
 
 // makeAgent makes the agent of a session: the model that the policy and the client
 // name, with the client's own keys, and the tools of the session.
 func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.AgentRequest, conversation string) (api.Loop, error) {
-	cfg := withFlags(s.AgentConfig(), q.Config())
+	cfg := s.AgentConfig(q.Config())
 	if conversation != "" {
 		head, _, err := d.talks.Conversation(ctx, conversation)
 		if err != nil {
@@ -29,18 +30,41 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 	if err != nil {
 		return nil, err
 	}
-	if price, known := provider.PriceOf(cfg, cfg.Model); known {
-		cfg.Prices = map[string]agentloop.Price{cfg.Model: price}
-	}
 	agent, err := agentloop.NewAgent(ctx, agentloop.AgentOptions{
-		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Tools: q.Tools, System: q.System,
-		Store: d.talks, Conversation: conversation,
+		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg), Tools: q.Tools, System: q.System,
+		Context: contextOf(s), Store: d.talks, Conversation: conversation,
 	})
 	if err != nil {
 		closeModel(model)
 		return nil, err
 	}
 	return &loop{Agent: agent, model: model}, nil
+}
+
+func priceOf(cfg agentloop.AgentConfig) *agentloop.Price {
+	if price, known := provider.PriceOf(cfg, cfg.Model); known {
+		return &price
+	}
+	return nil
+}
+
+// contextOf is what a model is told of the workspace besides AGENTS.md.
+func contextOf(s *agentloop.Session) func(context.Context) []agentloop.SystemPart {
+	return func(ctx context.Context) []agentloop.SystemPart {
+		var parts []agentloop.SystemPart
+		add := func(name, text string) {
+			if text != "" {
+				parts = append(parts, agentloop.SystemPart{Origin: agentloop.OriginFile, Name: name, Text: text})
+			}
+		}
+		add("skills", tools.Skills(ctx, s))
+		memory, err := tools.Memory(s)
+		if err != nil {
+			memory = "what was remembered cannot be read: " + err.Error()
+		}
+		add("memory", memory)
+		return parts
+	}
 }
 
 // goOn keeps to the model of a conversation, unless another one is asked for.
@@ -101,26 +125,4 @@ func closeModel(m agentloop.Provider) {
 	if c, ok := m.(io.Closer); ok {
 		_ = c.Close() // idle connections
 	}
-}
-
-// withFlags puts what a client asks for above the policy.
-func withFlags(cfg, flags agentloop.AgentConfig) agentloop.AgentConfig {
-	for _, f := range []struct {
-		to   *string
-		from string
-	}{{&cfg.Provider, flags.Provider}, {&cfg.Model, flags.Model}, {&cfg.BaseURL, flags.BaseURL}, {&cfg.Script, flags.Script}} {
-		if f.from != "" {
-			*f.to = f.from
-		}
-	}
-	if flags.Limits.MaxSteps > 0 {
-		cfg.Limits.MaxSteps = flags.Limits.MaxSteps
-	}
-	if flags.Limits.Cost > 0 {
-		cfg.Limits.Cost = flags.Limits.Cost
-	}
-	if flags.Limits.Time > 0 {
-		cfg.Limits.Time = flags.Limits.Time
-	}
-	return cfg
 }

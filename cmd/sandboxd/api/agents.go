@@ -246,7 +246,7 @@ func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text stri
 	one.Events().Publish(EventTurnAccepted, accepted)
 	go func() {
 		defer ended()
-		run.end = loop.Run(ctx, text, nil)
+		run.end = loop.RunAs(ctx, run.id, text, nil)
 		if errors.Is(run.end.Err, agentloop.ErrConversationMoved) {
 			s.replace(nil) // what it remembers is not what is kept
 		}

@@ -68,7 +68,7 @@ func (q *AgentRequest) Config() agentloop.AgentConfig {
 
 // Loop is the agent of one session, as [agentloop.Agent] is.
 type Loop interface {
-	Run(ctx context.Context, prompt string, emit func(agentloop.TurnEvent)) agentloop.TurnEnd
+	RunAs(ctx context.Context, turn, prompt string, emit func(agentloop.TurnEvent)) agentloop.TurnEnd
 	Compact(ctx context.Context, focus string) (agentloop.TurnCompaction, error)
 	// Conversation is the head of what it continues.
 	Conversation() agentloop.Conversation
