@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/test/require"
 )
 
 // model is a script for the provider that plays one, in a file beside the workspace.
@@ -52,7 +54,7 @@ func TestAgentStartsADaemonForItself(t *testing.T) {
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("uid ", uid), func(t *testing.T) {
 			if uid == 0 && exists("/run/sandboxd/sandboxd.sock") {
-				t.Skip("the machine has a daemon")
+				require.NotHere(t, "the machine has a daemon")
 			}
 			s := newScene(t, uid, "full")
 			if _, err := daemonProgram(); err != nil {
@@ -222,9 +224,7 @@ steps:
 
 // Files that the client may not read are no scripts, whoever the daemon is.
 func TestScriptIsReadAsTheClient(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs a daemon of another user")
-	}
+	require.Root(t, "to serve another user")
 	d := startDaemon(t, 0, "--group", fmt.Sprint(daemonGID))
 	other := d.as(1000)
 	secret := filepath.Join(filepath.Dir(d.Work), "secret.yaml")

@@ -30,15 +30,40 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 	if err != nil {
 		return nil, err
 	}
-	agent, err := agentloop.NewAgent(ctx, agentloop.AgentOptions{
+	if err := d.connect(ctx, s); err != nil {
+		closeModel(model)
+		return nil, err
+	}
+	var agent *agentloop.Agent
+	agent, err = agentloop.NewAgent(ctx, agentloop.AgentOptions{
 		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg), Tools: q.Tools, System: q.System,
-		Context: contextOf(s), Store: d.talks, Conversation: conversation,
+		Context: func(ctx context.Context) []agentloop.SystemPart { return contextOf(ctx, s, agent.Conversation().ID) },
+		Store:   d.talks, Conversation: conversation,
 	})
 	if err != nil {
 		closeModel(model)
 		return nil, err
 	}
 	return &loop{Agent: agent, model: model}, nil
+}
+
+// connect gives a session the tools of its MCP servers, once: when its first agent is
+// made. A server that cannot be used is told of in the session's events.
+func (d *parts) connect(ctx context.Context, s *agentloop.Session) error {
+	if _, there := d.connected.LoadOrStore(s.ID(), true); there {
+		return nil
+	}
+	s.AtEnd(func() { d.connected.Delete(s.ID()) })
+	servers, err := tools.ConnectMCP(ctx, d.dispatcher, s)
+	if err != nil {
+		d.connected.Delete(s.ID())
+		return err
+	}
+	for _, problem := range servers.Problems {
+		d.log.Warn("MCP server", "session", s.ID(), "error", problem)
+		s.Events().Publish(agentloop.EventTurnNotice, agentloop.TurnNotice{Kind: "mcp", Text: s.Redactor().Mask(problem.Error())})
+	}
+	return nil
 }
 
 func priceOf(cfg agentloop.AgentConfig) *agentloop.Price {
@@ -48,23 +73,24 @@ func priceOf(cfg agentloop.AgentConfig) *agentloop.Price {
 	return nil
 }
 
-// contextOf is what a model is told of the workspace besides AGENTS.md.
-func contextOf(s *agentloop.Session) func(context.Context) []agentloop.SystemPart {
-	return func(ctx context.Context) []agentloop.SystemPart {
-		var parts []agentloop.SystemPart
-		add := func(name, text string) {
-			if text != "" {
-				parts = append(parts, agentloop.SystemPart{Origin: agentloop.OriginFile, Name: name, Text: text})
-			}
-		}
-		add("skills", tools.Skills(ctx, s))
-		memory, err := tools.Memory(s)
+// contextOf is what a model is told of the workspace besides AGENTS.md. What cannot be
+// read is told of in its place.
+func contextOf(ctx context.Context, s *agentloop.Session, conversation string) []agentloop.SystemPart {
+	var parts []agentloop.SystemPart
+	add := func(name, text string, err error) {
 		if err != nil {
-			memory = "what was remembered cannot be read: " + err.Error()
+			text = "cannot be read: " + err.Error()
 		}
-		add("memory", memory)
-		return parts
+		if text != "" {
+			parts = append(parts, agentloop.SystemPart{Origin: agentloop.OriginFile, Name: name, Text: text})
+		}
 	}
+	add("skills", tools.Skills(ctx, s), nil)
+	text, err := tools.Memory(s)
+	add("memory", text, err)
+	text, err = tools.Notes(s, conversation)
+	add("notes", text, err)
+	return parts
 }
 
 // goOn keeps to the model of a conversation, unless another one is asked for.

@@ -35,6 +35,7 @@ type parts struct {
 	asks       *agentloop.AskQueue
 	server     *api.Server
 	stop       context.CancelFunc
+	connected  sync.Map // ids of sessions that have the tools of their MCP servers
 }
 
 // serve runs the daemon until ctx ends.
