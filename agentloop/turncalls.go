@@ -99,6 +99,9 @@ func (t *turn) toolEvent(u *use) TurnTool {
 // callOne runs one call, unless it was refused. It names the tool when its failure
 // ends the calls beside it.
 func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
+	if end := t.wanted(); end != nil && u.refused == nil {
+		u.refused = &refusal{check: "loop-ends", text: "not run: the turn ends: " + end.Error, status: StatusFail}
+	}
 	if u.refused != nil {
 		t.refuseOne(ctx, u)
 		return ""
