@@ -38,7 +38,8 @@ type MCP struct {
 // their tools. A server that cannot be used is a problem of its own; others go on.
 // Everything ends with the session.
 func ConnectMCP(ctx context.Context, d *agentloop.Dispatcher, s *agentloop.Session) (*MCP, error) {
-	return connectMCP(ctx, d, s, connectTime)
+	// What is begun for one request is for all later ones of the session.
+	return connectMCP(context.WithoutCancel(ctx), d, s, connectTime)
 }
 
 func connectMCP(ctx context.Context, d *agentloop.Dispatcher, s *agentloop.Session, limit time.Duration) (*MCP, error) {

@@ -32,6 +32,9 @@ type world struct {
 	// edit changes the policy of a session.
 	edit   func(*agentloop.PolicyInForce)
 	caller agentloop.Caller
+	host   exec.Host
+	runner *exec.Runner
+	asks   *agentloop.AskQueue // nil: nobody is asked
 }
 
 // newWorld makes one whose session allows what it is asked for, but for what rules
@@ -52,19 +55,26 @@ func newWorld(t testing.TB, edit func(*agentloop.PolicyInForce)) *world {
 	if host.LandlockABI == 0 {
 		require.Missing(t, require.Landlock, "none here")
 	}
-	runner := exec.NewRunner(host)
-	runner.CacheDir = w.caller.CacheDir
-	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: runner, Host: host, Tools: All(Options{}), Metrics: agentloop.NewMetrics(),
+	w.host, w.runner = host, exec.NewRunner(host)
+	w.runner.CacheDir = w.caller.CacheDir
+	w.remake()
+	return w
+}
+
+// remake makes dispatcher, sessions and the one session.
+func (w *world) remake() {
+	w.t.Helper()
+	var err error
+	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: w.runner, Host: w.host, Tools: All(Options{}), Metrics: agentloop.NewMetrics(), Asks: w.asks,
 		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{})})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	w.m, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: w.load, Runner: runner, Host: host, Confinement: policy.FullyConfined, Metrics: agentloop.NewMetrics()})
+	w.m, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: w.load, Runner: w.runner, Host: w.host, Confinement: policy.FullyConfined, Metrics: agentloop.NewMetrics(), Asks: w.asks})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.s = w.session()
-	return w
 }
 
 func (w *world) session() *agentloop.Session {
