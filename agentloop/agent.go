@@ -36,6 +36,9 @@ type AgentOptions struct {
 	// Silent: the events of its turns are given to the caller alone, not to those
 	// who read the events of the session.
 	Silent bool
+
+	above  *turn   // of the agent that a sub-agent belongs to
+	shared *limits // of a sub-agent, with the budget of that turn
 }
 
 // SystemPart is a text of the system prompt that no person wrote for it.

@@ -23,6 +23,8 @@ const (
 	StatusFail      Status = "fail"
 	// The result of a call that the end of the daemon cut off. No row has it.
 	StatusInterrupted Status = "interrupted"
+	// The start of a sub-agent; the tool's name is "subagent" then, the agent's its own.
+	StatusSubagentStart Status = "SUBAGENT_START"
 	// The end of a session; the tool's name is "session" then.
 	StatusSessionStop Status = "SESSION_STOP"
 )

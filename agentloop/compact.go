@@ -225,7 +225,7 @@ func summaryMessage(summary, todos string, messages []Message) Message {
 		text(OriginLoop, frameSummary, summary),
 	}}
 	if words := userWords(messages); len(words) > 0 {
-		m.Blocks = append(m.Blocks, text(OriginLoop, "", "What the user wrote in that time follows word for word."))
+		m.Blocks = append(m.Blocks, text(OriginLoop, "", "What was asked for in that time follows word for word."))
 		m.Blocks = append(m.Blocks, words...)
 	}
 	if todos != "" {
@@ -234,14 +234,15 @@ func summaryMessage(summary, todos string, messages []Message) Message {
 	return m
 }
 
-// userWords are the texts that the person typed. What a reminder of ours says about
+// userWords are the texts that the person typed, or for a sub-agent the task that
+// its parent gave it. What a reminder of ours says about
 // texts that were left out is not among them.
 func userWords(messages []Message) []Block {
 	var all []Block
 	size := 0
 	for _, m := range messages {
 		for _, b := range m.Blocks {
-			if m.Role == RoleUser && b.Kind == BlockText && b.Origin == OriginUser {
+			if m.Role == RoleUser && b.Kind == BlockText && (b.Origin == OriginUser || b.Origin == OriginModel) {
 				all = append(all, b)
 				size += len(b.Text)
 			}

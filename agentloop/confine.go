@@ -114,7 +114,7 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 		}
 		g.Workspace = s.workspace
 		// Also a change to plan that came after the decision: it means that nothing is written.
-		g.ReadOnlyWorkspace = at.rules.In(policy.ModePlan) || s.Mode() == policy.ModePlan
+		g.ReadOnlyWorkspace = at.rules.In(policy.ModePlan) || s.Mode() == policy.ModePlan || slices.Contains(s.child.above(), policy.ModePlan)
 		if r.traits.ReadOnly { // held to its word
 			g.ReadOnlyWorkspace = true
 		}

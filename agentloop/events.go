@@ -56,6 +56,8 @@ type Events struct {
 	ring    []Event // at most keptEvents, oldest first
 	readers map[*Subscription]chan Event
 	closed  bool
+
+	silent bool // nobody reads them, and none is kept
 }
 
 func newEvents(now func() time.Time) *Events {
@@ -76,7 +78,7 @@ type Subscription struct {
 
 // Publish adds an event; data is encoded as JSON.
 func (e *Events) Publish(kind string, data any) {
-	if e == nil {
+	if e == nil || e.silent {
 		return
 	}
 	text, err := json.Marshal(data)
@@ -108,7 +110,7 @@ func (e *Events) Publish(kind string, data any) {
 // PublishTransient hands an event to those who read now. It is not kept, has the id
 // of the last one that is, and a reader that lags behind does without it.
 func (e *Events) PublishTransient(kind string, data any) {
-	if e == nil {
+	if e == nil || e.silent {
 		return
 	}
 	text, err := json.Marshal(data)

@@ -74,7 +74,7 @@ func (r *HookRegistry) Child(agent, agentType string) *HookRegistry {
 		return nil
 	}
 	c := *r
-	c.agent, c.agentType = agent, agentType
+	c.agent, c.agentType, c.sessions = agent, agentType, &sync.Map{}
 	return &c
 }
 

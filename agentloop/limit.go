@@ -27,6 +27,7 @@ import (
 type limits struct {
 	max    AgentLimits
 	budget *budget
+	up     *limits // of the parent of a sub-agent
 	price  *Price
 	now    func() time.Time
 
@@ -47,6 +48,38 @@ type limits struct {
 	told map[string]bool
 	// lastCost is that of the last answer.
 	lastCost float64
+
+	tally tally // with that of sub-agents
+}
+
+// tally sums up what was used.
+type tally struct {
+	mu       sync.Mutex
+	usage    Usage
+	cost     float64
+	unpriced bool // a price was not known
+	counted  bool // there was something
+}
+
+func (t *tally) add(u Usage, cost float64, priced bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.usage = t.usage.Add(u)
+	t.cost += cost
+	t.counted, t.unpriced = true, t.unpriced || !priced
+}
+
+// total is what the agent and its sub-agents used in this turn. The cost is nil
+// when a price is not known.
+func (l *limits) total() (Usage, *float64) {
+	t := &l.tally
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.unpriced || !t.counted {
+		return t.usage, nil
+	}
+	cost := t.cost
+	return t.usage, &cost
 }
 
 // stepLimit is what the limits say about the step that is about to begin.
@@ -96,7 +129,9 @@ func limitsWith(l AgentLimits, price *Price, now func() time.Time, b *budget) *l
 // child returns the limits of a sub-agent: detectors and compaction of its own,
 // the budget of its parent. own may only tighten what bounds the parent.
 func (l *limits) child(own AgentLimits, price *Price) *limits {
-	return limitsWith(own.OrDefault().within(l.max), price, l.now, l.budget)
+	c := limitsWith(own.OrDefault().within(l.max), price, l.now, l.budget)
+	c.up = l
+	return c
 }
 
 // check refuses a turn whose budget could not be held.
@@ -211,7 +246,12 @@ func (l *limits) spend(u Usage) {
 	l.spent(u)
 }
 
-func (l *limits) spent(u Usage) { l.lastCost = l.budget.spend(u, l.price) }
+func (l *limits) spent(u Usage) {
+	l.lastCost = l.budget.spend(u, l.price)
+	for at := l; at != nil; at = at.up {
+		at.tally.add(u, l.lastCost, l.price != nil)
+	}
+}
 
 // use looks at a call that the model asks for, in the order of the model. A text
 // says why it is not run, and is its result.

@@ -33,17 +33,14 @@ type budget struct {
 	maxDenials int
 
 	mu      sync.Mutex
-	usage   Usage
 	earlier float64 // of the conversation before this turn
 	cost    float64
-	priced  bool // every usage had a price
-	counted bool // there was one
 	spawns  int
 	denials int
 }
 
 func newBudget(l AgentLimits, start time.Time) *budget {
-	b := &budget{maxCost: l.Cost, start: start, maxSpawns: l.Spawns, maxDenials: l.DenialsTotal, priced: true}
+	b := &budget{maxCost: l.Cost, start: start, maxSpawns: l.Spawns, maxDenials: l.DenialsTotal}
 	if l.Time > 0 {
 		b.deadline = start.Add(l.Time)
 	}
@@ -67,15 +64,12 @@ func (l *limits) withDeadline(ctx context.Context) (context.Context, context.Can
 
 // spend counts a usage and returns its cost.
 func (b *budget) spend(u Usage, price *Price) (cost float64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.usage = b.usage.Add(u)
-	b.counted = true
 	if price == nil {
-		b.priced = false
 		return 0
 	}
 	cost = price.Of(u)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.cost += cost
 	return cost
 }
@@ -145,17 +139,4 @@ func (b *budget) spawn() error {
 	}
 	b.spawns++
 	return nil
-}
-
-// total is what the turn and its sub-agents used. The cost is nil when a price is
-// not known.
-func (l *limits) total() (Usage, *float64) {
-	b := l.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.priced || !b.counted {
-		return b.usage, nil
-	}
-	cost := b.cost
-	return b.usage, &cost
 }

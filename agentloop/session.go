@@ -57,6 +57,10 @@ type Session struct {
 	tasks   taskTable // in the background
 	servers serverTable
 	atEnd   []func()
+
+	child    *childOf // nil for a lead
+	spawned  atomic.Int64
+	children map[*Session]struct{} // under mu
 }
 
 // sessionParts are what a session needs of its surroundings.
@@ -156,7 +160,11 @@ func (s *Session) install(p PolicyInForce) error {
 	s.installing.Lock()
 	defer s.installing.Unlock()
 	p.Generation = s.Generation() + 1
-	return s.put(p, s.tools)
+	if err := s.put(p, s.tools); err != nil {
+		return err
+	}
+	s.tellChildren()
+	return nil
 }
 
 // put is install with tools of the session; s.installing is held.
@@ -206,6 +214,9 @@ func (s *Session) put(p PolicyInForce, tools map[string]Tool) error {
 
 // ownHooks compiles the command hooks of a policy, after those of the process.
 func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
+	if c := s.child; c != nil {
+		return s.parts.hooks.of(c.parent).Child(c.path, c.kind), nil
+	}
 	if len(p.Hooks) == 0 {
 		return s.parts.hooks, nil
 	}
@@ -225,6 +236,10 @@ func (s *Session) complete(cfg *policy.Config, own *HookRegistry) {
 		cfg.Hooks = append(cfg.Hooks, ownThreadHook{h})
 	}
 	s.hookVotes.Store(len(cfg.Hooks) > 0)
+	if s.child != nil {
+		s.child.complete(s, cfg, own)
+		return
+	}
 	cfg.Askers = append(slices.Clone(cfg.Askers), own.Askers(s)...)
 	if s.parts.asks != nil {
 		cfg.Askers = append(cfg.Askers, s.parts.asks.Asker(s))
@@ -303,6 +318,18 @@ func (s *Session) nextStep() int       { return int(s.steps.Add(1)) }
 // decide asks the engine with the rights of the user; live also asks hooks and
 // people. The generation is that of the policy which decided.
 func (s *Session) decide(ctx context.Context, c ToolCall, live bool) (d policy.Decision, generation int64) {
+	if why := s.child.refusal(s, c.Call); why != "" {
+		return outsideTools(c, why), s.Generation()
+	}
+	defer func() {
+		if d.Verdict == policy.Deny || d.Args == nil {
+			return
+		}
+		c.Args = d.Args // hooks may have changed them
+		if why := s.child.refusal(s, c.Call); why != "" {
+			d = outsideTools(c, why)
+		}
+	}()
 	s.mu.Lock()
 	e, generation := s.engine, s.force.Generation
 	s.mu.Unlock()
@@ -320,6 +347,11 @@ func (s *Session) decide(ctx context.Context, c ToolCall, live bool) (d policy.D
 		d = policy.Decision{CallID: c.ID, Verdict: policy.Deny, Args: c.Args, Reason: policy.SafetyReason{Check: "identity", Text: err.Error()}}
 	}
 	return d, generation
+}
+
+// outsideTools denies a call that is none of a sub-agent's tools.
+func outsideTools(c ToolCall, why string) policy.Decision {
+	return policy.Decision{CallID: c.ID, Verdict: policy.Deny, Args: c.Args, Reason: policy.SafetyReason{Check: "tools", Text: why}}
 }
 
 // Check decides without asking anybody, and says how the call could be allowed.
@@ -374,6 +406,7 @@ func (s *Session) AddRuleFor(kind policy.Kind, pattern, reason, by string) error
 		return err
 	}
 	s.mu.Unlock()
+	s.tellChildren()
 	s.events.Publish(EventRulesChanged, map[string]string{"op": "add", "kind": kind.String(), "rule": pattern, "by": by})
 	return s.keep()
 }
@@ -423,6 +456,7 @@ func (s *Session) RemoveRule(kind policy.Kind, pattern string) (bool, error) {
 	_, err := s.engine.RemoveRule(kind, pattern, policy.SourceSession)
 	s.revision.Add(1)
 	s.mu.Unlock()
+	s.tellChildren()
 	s.events.Publish(EventRulesChanged, map[string]string{"op": "remove", "kind": kind.String(), "rule": pattern})
 	return true, errors.Join(err, s.keep())
 }
@@ -453,6 +487,7 @@ func (s *Session) SetMode(m policy.Mode) error {
 		s.revision.Add(1)
 	}
 	s.mu.Unlock()
+	s.tellChildren()
 	s.events.Publish(EventModeChanged, map[string]string{"mode": m.String()})
 	return s.keep()
 }

@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -119,7 +120,13 @@ func (s *Session) started(id string, decided int64, i Interrupt) (moment, error)
 // may be interrupted end at once; others have two seconds to finish; and no
 // further call starts until the turn has ended ([Session.TurnEnded]). It may be
 // called again.
+// Sub-agents are cancelled with it.
 func (s *Session) Cancel(by string) {
+	defer func() {
+		for _, c := range s.heirs() {
+			c.Cancel(by)
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cancelled || s.closed != "" {
@@ -172,15 +179,17 @@ func (s *Session) uncancel() {
 	}
 }
 
-// CancelCall ends one call, whatever it is, and reports whether it was live.
+// CancelCall ends one call, whatever it is, and reports whether it was live. It may
+// be a call of a sub-agent.
 func (s *Session) CancelCall(id string) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c := s.calls[id]
+	s.mu.Unlock()
 	if c != nil {
 		c.cancel(ErrCancelled)
+		return true
 	}
-	return c != nil
+	return slices.ContainsFunc(s.heirs(), func(c *Session) bool { return c.CancelCall(id) })
 }
 
 // LiveCalls are the ids of the calls that have not ended.
@@ -216,6 +225,9 @@ func (s *Session) end(ctx context.Context, reason string) (first bool) {
 		idle = s.idle
 	}
 	s.mu.Unlock()
+	for _, c := range s.heirs() {
+		c.end(ctx, reason)
+	}
 	if idle != nil {
 		select {
 		case <-idle:

@@ -26,7 +26,11 @@ func (s *Session) SetTools(tools []Tool) error {
 	}
 	s.installing.Lock()
 	defer s.installing.Unlock()
-	return s.put(s.inForce(), own)
+	if err := s.put(s.inForce(), own); err != nil {
+		return err
+	}
+	s.tellChildren()
+	return nil
 }
 
 // ownTool is the session's own tool of a canonical name, or nil.

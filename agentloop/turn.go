@@ -34,6 +34,10 @@ type turn struct {
 // newTurn makes a turn that begins now; a.mu is held.
 func newTurn(a *Agent, id string, emit func(TurnEvent)) *turn {
 	t := &turn{a: a, s: a.o.Session, id: id, events: newTurnEvents(a, emit), limits: newLimits(a.limits, a.price, a.now), begun: a.now()}
+	if a.o.shared != nil {
+		t.limits = a.o.shared
+		return t
+	}
 	if cost := a.conv.head.Cost; cost != nil {
 		t.limits.startWith(*cost)
 	}
@@ -233,8 +237,9 @@ func (t *turn) broken(ctx context.Context) *TurnEnd {
 func (t *turn) finish(ctx context.Context, end TurnEnd) TurnEnd {
 	end.Text, end.Steps, end.Calls = t.text, t.step, t.calls
 	end.Usage, end.Cost = t.limits.total()
-	if end.Reason != EndCancelled && end.Reason != EndClosed && end.Reason != EndCompleted {
-		t.fireStop(ctx, end.Reason) // one that completed was told already
+	cut := end.Reason == EndCancelled || end.Reason == EndClosed
+	if end.Reason != EndCompleted && (!cut || t.a.o.Path != "") { // one that completed was told already
+		t.fireEnd(ctx, end.Reason, cut)
 	}
 	end.Elapsed = t.a.now().Sub(t.begun)
 	if err := t.a.endTurn(ctx, end); err != nil && end.Reason != EndStore {

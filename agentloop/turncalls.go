@@ -235,7 +235,7 @@ func (t *turn) tellResults(ctx context.Context, uses []*use) *TurnEnd {
 // tool is a tool that the agent may use.
 func (a *Agent) tool(name string) Tool {
 	name = policy.CanonicalTool(name)
-	if a.o.Tools != nil && !slices.Contains(a.o.Tools, name) {
+	if a.o.Tools != nil && !slices.Contains(a.o.Tools, name) || !a.o.Session.child.offers(name) {
 		return nil
 	}
 	if own := a.o.Session.ownTool(name); own != nil {
@@ -249,11 +249,17 @@ func (a *Agent) tool(name string) Tool {
 func (a *Agent) described() []Described {
 	var out []Described
 	for _, t := range slices.Concat(sortedTools(a.o.Dispatcher.tools), a.o.Session.Tools()) {
-		if d, ok := t.(Described); ok && a.tool(t.Name()) != nil {
+		if d, ok := t.(Described); ok && a.tool(t.Name()) != nil && !a.useless(t.Name()) {
 			out = append(out, d)
 		}
 	}
 	return out
+}
+
+// useless tools are not offered: a sub-agent has nobody to ask, and those that may
+// not go deeper start none.
+func (a *Agent) useless(name string) bool {
+	return name == "ask_user" && a.o.Path != "" || name == "subagent" && !a.maySpawn()
 }
 
 func (a *Agent) toolNames() []string {

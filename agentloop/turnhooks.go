@@ -38,17 +38,21 @@ func (t *turn) submit(ctx context.Context, prompt string) *TurnEnd {
 	for _, text := range t.s.greet() {
 		t.a.Inject(OriginHook, EventSessionStart, text)
 	}
-	chain := t.fire(ctx, HookEvent{Event: EventUserPromptSubmit, Prompt: prompt})
-	if ctx.Err() != nil {
-		return t.broken(ctx)
-	}
-	if chain.Blocked {
-		return &TurnEnd{Reason: EndHook, Error: fmt.Sprintf("hook %s blocked the prompt: %s", chain.By, chain.Reason)}
+	origin := OriginModel // the task of a sub-agent: no person wrote it
+	if t.a.o.Path == "" {
+		origin = OriginUser
+		chain := t.fire(ctx, HookEvent{Event: EventUserPromptSubmit, Prompt: prompt})
+		if ctx.Err() != nil {
+			return t.broken(ctx)
+		}
+		if chain.Blocked {
+			return &TurnEnd{Reason: EndHook, Error: fmt.Sprintf("hook %s blocked the prompt: %s", chain.By, chain.Reason)}
+		}
 	}
 	if err := t.a.beginTurn(ctx, prompt); err != nil {
 		return storeEnd(err)
 	}
-	m := TextMessage(RoleUser, OriginUser, prompt)
+	m := TextMessage(RoleUser, origin, prompt)
 	m.Time = t.a.now().UTC()
 	return t.say(ctx, m)
 }
@@ -63,8 +67,24 @@ func (t *turn) stepComplete(ctx context.Context) *TurnEnd {
 
 // fireStop tells the hooks that the loop stops.
 func (t *turn) fireStop(ctx context.Context, why EndReason) HookChainResult {
-	return t.a.o.Dispatcher.o.Hooks.Fire(ctx, t.s, HookEvent{Event: EventStop, Session: t.s.id, Agent: t.a.o.Path, AgentType: t.a.o.Type, Cwd: t.s.workspace,
+	event := EventStop
+	if t.a.o.Path != "" {
+		event = EventSubagentStop
+	}
+	return t.a.o.Dispatcher.o.Hooks.Fire(ctx, t.s, HookEvent{Event: event, Session: t.s.id, Agent: t.a.o.Path, AgentType: t.a.o.Type, Cwd: t.s.workspace,
 		Step: t.step, Reason: string(why), LastMessage: t.text, StopHookActive: t.goneOn > 0})
+}
+
+// fireEnd is fireStop for a turn that did not complete. Its own context may have
+// ended; where it was cut off, it does not wait for long.
+func (t *turn) fireEnd(ctx context.Context, why EndReason, cut bool) {
+	ctx = context.WithoutCancel(ctx)
+	if cut {
+		short, cancel := context.WithTimeout(ctx, stopHookTime)
+		defer cancel()
+		ctx = short
+	}
+	t.fireStop(ctx, why)
 }
 
 // completed ends a turn whose model has answered, unless a Stop hook wants it to go

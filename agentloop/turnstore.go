@@ -24,6 +24,9 @@ func (c *conversation) begin(a *Agent) {
 	c.ids = map[string]bool{}
 	c.head = Conversation{ID: NewID("conversation"), UID: a.o.Session.peer.UID(), Session: a.o.Session.id, Agent: a.o.Path, Workspace: a.o.Session.workspace,
 		Provider: a.o.Provider.Name(), Model: a.o.Config.Model, Created: now, Changed: now}
+	if a.o.above != nil {
+		c.head.Parent = a.o.above.a.ID()
+	}
 }
 
 // maxTitle bounds the title of a conversation, in characters.
