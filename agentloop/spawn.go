@@ -176,9 +176,8 @@ func tighterStep(bound, more int) int {
 // the request asks for. A question goes to a person only where the definition does
 // not say otherwise.
 func (p *spawn) chooseMode() error {
-	parent := p.parent.o.Session.Mode()
-	p.mode = parent
-	for _, name := range []string{p.def.Mode, p.r.Mode} {
+	p.mode = p.parent.o.Session.Mode()
+	for i, name := range []string{p.def.Mode, p.r.Mode} {
 		if name == "" {
 			continue
 		}
@@ -186,10 +185,11 @@ func (p *spawn) chooseMode() error {
 		if err != nil {
 			return err
 		}
-		if narrow := policy.NarrowerMode(p.mode, want); p.def.Mode == "" || narrow != policy.ModeBubble || p.mode == parent {
-			p.mode = narrow
-		}
 		p.wanted = name
+		if byRequest := i == 1; byRequest && want == policy.ModeBubble && p.def.Mode != "" {
+			continue
+		}
+		p.mode = policy.NarrowerMode(p.mode, want)
 	}
 	if p.wanted == p.mode.String() {
 		p.wanted = ""
