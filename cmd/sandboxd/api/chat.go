@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -97,7 +98,7 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out.Conversation != "" && s.o.Conversations != nil {
 		_, entries, err := s.o.Conversations.Conversation(r.Context(), out.Conversation)
-		if err != nil {
+		if err != nil && !errors.Is(err, agentloop.ErrNoConversation) { // its first entry is on its way
 			return agentFault(err)
 		}
 		out.Messages, out.End = messagesOf(entries)
