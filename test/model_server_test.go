@@ -191,12 +191,12 @@ func unpaired(r modelRequest) string {
 	return ""
 }
 
-// stream writes server-sent events.
-type stream struct {
+// eventStream writes server-sent events.
+type eventStream struct {
 	w http.ResponseWriter
 }
 
-func (s stream) send(event string, data any) {
+func (s eventStream) send(event string, data any) {
 	text, _ := json.Marshal(data)
 	if event != "" {
 		fmt.Fprintf(s.w, "event: %s\n", event)
@@ -243,7 +243,7 @@ func (m *modelServer) anthropic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s := stream{w}
+	s := eventStream{w}
 	stop := "end_turn"
 	s.send("message_start", object{"type": "message_start", "message": object{"id": "msg_1", "type": "message", "role": "assistant", "model": q.Model,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": object{"input_tokens": a.Input, "output_tokens": 1}}})
@@ -399,7 +399,7 @@ func (m *modelServer) openAI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s := stream{w}
+	s := eventStream{w}
 	chunk := func(delta object, finish any) {
 		s.send("", object{"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": q.Model,
 			"choices": []any{object{"index": 0, "delta": delta, "finish_reason": finish}}})
