@@ -1,0 +1,154 @@
+package test
+
+import (
+	"encoding/json"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// agentPolicy lets an agent program in its workspace without questions.
+const agentPolicy = `confined = "allow"
+mode = "acceptEdits"
+[limits]
+timeout = "115s"
+`
+
+// wires are the protocols that the model speaks, with what a client is told of
+// its place.
+var wires = []struct{ provider, path, keyVariable string }{
+	{"anthropic", "", "ANTHROPIC_API_KEY"},
+	{"openai", "/v1", "OPENAI_API_KEY"},
+}
+
+// agent runs sbx agent against the model.
+func (d *daemonRun) agent(m *modelServer, wire int, args ...string) *osexec.Cmd {
+	d.Helper()
+	w := wires[wire]
+	c := d.toDaemon(d, append([]string{"agent", "--provider", w.provider, "--base-url", m.URL + w.path, "--model", "local-model"}, args...)...)
+	c.Env = append(c.Env, w.keyVariable+"="+modelKey)
+	return c
+}
+
+// modelKey must be seen by the model alone.
+const modelKey = "sk-local-2f7c1e5ab09d4c63"
+
+func TestAgentMakesAFailingTestPass(t *testing.T) {
+	t.Parallel()
+	modules := []brokenModule{
+		{pkg: "ledger", fn: "Balance", file: "ledger.go", testFile: "ledger_test.go"},
+		{pkg: "tally", fn: "CountUp", file: "votes.go", testFile: "total_test.go"},
+	}
+	var edited []string
+	for i, w := range wires {
+		module := modules[i]
+		t.Run(w.provider, func(t *testing.T) {
+			d := startDaemon(t, 1000)
+			d.policy(agentPolicy)
+			d.withGo()
+			writeBroken(d.scene, module)
+			if r := d.plain("go", "test", "./..."); r.Code == 0 {
+				t.Fatal("the test passes already")
+			}
+			m := startModel(t, competent)
+			r := d.finish(d.agent(m, i, "--json", "--max-steps", "12", "make the failing test pass"))
+			if r.Code != 0 {
+				t.Fatalf("sbx agent: %d\n%s\n%s\n%s", r.Code, r.Stdout, r.Stderr, d.content(d.log))
+			}
+			if r := d.plain("go", "test", "./..."); r.Code != 0 {
+				t.Errorf("the test still fails: %s%s", r.Stdout, r.Stderr)
+			}
+			requests := m.requests()
+			if len(requests) < 5 {
+				t.Fatalf("%d requests", len(requests))
+			}
+			last := requests[len(requests)-1]
+			if last.Key != modelKey {
+				t.Errorf("the model got the key %q", last.Key)
+			}
+			calls, _ := last.calls()
+			var tools []string
+			for _, c := range calls {
+				tools = append(tools, c.Tool)
+				if c.Tool == "file_edit" {
+					edited = append(edited, c.Args["file_path"].(string))
+				}
+			}
+			if want := []string{"run_bash", "read_file", "grep_files", "read_file", "file_edit", "run_bash"}; !slices.Equal(tools, want) {
+				t.Errorf("calls %v, want %v", tools, want)
+			}
+			d.sameChain(calls, r.Stdout)
+			if r := d.sbxTo(d, "audit", "verify"); r.Code != 0 {
+				t.Errorf("audit verify: %s%s", r.Stdout, r.Stderr)
+			}
+			d.everywhereBut("", modelKey)
+		})
+	}
+	if len(edited) == 2 && edited[0] == edited[1] {
+		t.Errorf("both models edited %s: they did not look at what they received", edited[0])
+	}
+}
+
+// withGo puts the Go of the test's own on the PATH of what the scene starts.
+func (s *scene) withGo() {
+	s.Helper()
+	program, err := osexec.LookPath("go")
+	s.must(err)
+	program, err = filepath.EvalSymlinks(program)
+	s.must(err)
+	s.Env = append(s.Env, "PATH="+filepath.Dir(program)+":/usr/bin:/bin", "GOTOOLCHAIN=local", "GOFLAGS=-mod=mod")
+}
+
+// sameChain compares the calls of a model with the audit log: each has the row of
+// its decision and that of its end, in this order.
+func (d *daemonRun) sameChain(calls []modelCall, events string) {
+	d.Helper()
+	for line := range strings.Lines(events) {
+		var e struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal([]byte(line), &e) != nil || e.Type == "" {
+			d.Errorf("no event: %s", line)
+		}
+	}
+	r := d.sbxTo(d, "audit", "--json", "--limit", "1000")
+	var rows []struct {
+		Session string `json:"session_id"`
+		Call    string `json:"call_id"`
+		Tool    string `json:"tool_name"`
+		Status  string `json:"status"`
+	}
+	for line := range strings.Lines(r.Stdout) {
+		var row struct {
+			Session string `json:"session_id"`
+			Call    string `json:"call_id"`
+			Tool    string `json:"tool_name"`
+			Status  string `json:"status"`
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			d.Fatalf("audit: %v: %s", err, line)
+		}
+		rows = append(rows, row)
+	}
+	var allowed, ended []string
+	for _, row := range rows {
+		switch row.Status {
+		case "allow":
+			allowed = append(allowed, row.Tool)
+		case "ok", "fail":
+			ended = append(ended, row.Tool)
+		}
+	}
+	slices.Sort(allowed)
+	slices.Sort(ended)
+	var made []string
+	for _, c := range calls {
+		made = append(made, c.Tool)
+	}
+	slices.Sort(made)
+	if !slices.Equal(allowed, made) || !slices.Equal(ended, made) {
+		d.Errorf("the model called %v, the audit has decisions of %v and ends of %v", made, allowed, ended)
+	}
+}
