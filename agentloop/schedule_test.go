@@ -228,7 +228,6 @@ func TestSiblingAbort(t *testing.T) {
 	}
 }
 
-
 // TestCallsThatWaitForOthersTakeNoPlace: with one place for all, a call that makes
 // calls of its own would wait for ever.
 func TestCallsThatWaitForOthersTakeNoPlace(t *testing.T) {

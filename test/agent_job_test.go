@@ -147,7 +147,7 @@ func (d *daemonRun) sameChain(t *testing.T, calls []modelCall, events string) {
 			t.Fatalf("audit: %v: %s", err, line)
 		}
 		switch {
-		case row.Tool == "turn":
+		case row.Tool == "turn", row.Tool == "session":
 		case row.Status == "allow":
 			decided = append(decided, row.Tool)
 		case slices.Contains(ends, row.Status):

@@ -37,7 +37,9 @@ func newAnthropic(e endpoint) api {
 	case e.bearer:
 		options = append(options, option.WithAuthToken(e.key))
 	default:
-		options = append(options, option.WithAPIKey(e.key))
+		// The header that the API documents (docs.anthropic.com, "Getting started,
+		// authentication"). WithAPIKey of the SDK sends the key as a bearer token.
+		options = append(options, option.WithHeader("X-Api-Key", e.key))
 	}
 	return &anthropicAPI{messages: anthropic.NewMessageService(options...)}
 }

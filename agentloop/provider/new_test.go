@@ -151,9 +151,19 @@ func TestNothingOfThisProcessIsSent(t *testing.T) {
 				t.Fatalf("answer %q, %v", a.Message.Text(), err)
 			}
 			got := s.received()[len(s.received())-1]
-			sentKey := strings.TrimPrefix(got.header.Get("Authorization"), "Bearer ") + got.header.Get("X-Api-Key")
-			if want := (environ{"KEY": testKey})[key]; sentKey != want {
-				t.Errorf("key %q sent, want %q", sentKey, want)
+			// Where the documentation of each API wants it.
+			want := map[string]string{"Authorization": "", "X-Api-Key": ""}
+			switch {
+			case key == "":
+			case p.name == provider.Anthropic:
+				want["X-Api-Key"] = testKey
+			default:
+				want["Authorization"] = "Bearer " + testKey
+			}
+			for header, value := range want {
+				if got := got.header.Get(header); got != value {
+					t.Errorf("%s: %q sent, want %q", header, got, value)
+				}
 			}
 			for name, values := range got.header {
 				if strings.Contains(strings.Join(values, ""), secret) || strings.EqualFold(name, "traceparent") {
