@@ -26,8 +26,8 @@ var wires = []struct{ provider, path, keyVariable string }{
 	{"openai", "/v1", "OPENAI_API_KEY"},
 }
 
-// agent runs sbx agent against the model.
-func (d *daemonRun) agent(m *modelServer, wire int, args ...string) *osexec.Cmd {
+// agentOf prepares sbx agent with the model.
+func (d *daemonRun) agentOf(m *modelServer, wire int, args ...string) *osexec.Cmd {
 	d.Helper()
 	w := wires[wire]
 	c := d.toDaemon(d, append([]string{"agent", "--provider", w.provider, "--base-url", m.URL + w.path, "--model", "local-model"}, args...)...)
@@ -70,7 +70,7 @@ func (d *daemonRun) makePass(t *testing.T, wire int, module brokenModule) (edite
 		t.Fatalf("the module does not compile: %s", r.Stderr)
 	}
 	m := startModel(t, competent)
-	r := d.finish(d.agent(m, wire, "--json", "--max-steps", "12", "make the failing test pass"))
+	r := d.finish(d.agentOf(m, wire, "--json", "--max-steps", "12", "make the failing test pass"))
 	if r.Code != 0 {
 		t.Fatalf("sbx agent: %d\n%s\n%s\n%s", r.Code, r.Stdout, r.Stderr, d.content(d.log))
 	}
