@@ -37,6 +37,7 @@ type search struct {
 	hits    int // files or lines so far
 	bytes   int
 	skipped int // files too large
+	buf     []byte
 }
 
 func handleGrep(q request, a *answer) error {
@@ -57,7 +58,7 @@ func handleGrep(q request, a *answer) error {
 		}
 		defer f.Close()
 		s.w = &walker{}
-		s.file(f, p.real)
+		s.file(int(f.Fd()), p.real)
 		s.finish()
 		return nil
 	}
@@ -71,12 +72,12 @@ func handleGrep(q request, a *answer) error {
 		if !kind.IsRegular() || !s.wanted(rel, name) {
 			return true
 		}
-		f, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, name)
+		fd, err := openFD(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 		if err != nil {
 			return true // not to be read: as if it were not there
 		}
-		defer f.Close()
-		return s.file(f, path.Join(p.real, rel))
+		defer unix.Close(fd)
+		return s.file(fd, path.Join(p.real, rel))
 	}
 	s.w.walk(f)
 	s.finish()
@@ -148,13 +149,38 @@ func globAny(patterns []string, rel, name string) bool {
 	return false
 }
 
-// file searches one file and reports whether the search goes on.
-func (s *search) file(f *os.File, real string) bool {
+// read returns the content of a file, which is overwritten by the next one: most of
+// the time of a search goes into system calls and garbage.
+func (s *search) read(fd int) ([]byte, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return true
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
 	}
-	content, err := readWhole(f)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	if st.Size > maxWholeFile {
+		return nil, errTooLarge
+	}
+	if need := int(st.Size) + 1; len(s.buf) < need { // room to see the end
+		s.buf = make([]byte, max(need, 2*len(s.buf), 64<<10))
+	}
+	n := 0
+	for n < len(s.buf) {
+		m, err := again(func() (int, error) { return unix.Read(fd, s.buf[n:]) })
+		if err != nil {
+			return nil, err
+		}
+		if n += m; m == 0 || int64(n) == st.Size {
+			break // what is written later is not of this search
+		}
+	}
+	return s.buf[:n], nil
+}
+
+// file searches one file and reports whether the search goes on.
+func (s *search) file(fd int, real string) bool {
+	content, err := s.read(fd)
 	if errors.Is(err, errTooLarge) {
 		s.skipped++
 		return true

@@ -245,11 +245,16 @@ func openPath(dir int, name string) (int, error) {
 	})
 }
 
-// openAt opens a name in a directory, never through a link at the end.
-func openAt(dir int, name string, flags int, label string) (*os.File, error) {
-	fd, err := again(func() (int, error) {
+// openFD opens a name in a directory, never through a link at the end.
+func openFD(dir int, name string, flags int) (int, error) {
+	return again(func() (int, error) {
 		return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
+}
+
+// openAt is openFD for a file whose name in errors is label.
+func openAt(dir int, name string, flags int, label string) (*os.File, error) {
+	fd, err := openFD(dir, name, flags)
 	if err != nil {
 		return nil, err
 	}
