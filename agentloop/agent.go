@@ -90,6 +90,7 @@ func NewAgent(ctx context.Context, o AgentOptions) (*Agent, error) {
 			a.price = &p
 		}
 	}
+	o.Session.files.Clear() // what another conversation has read this one has not
 	if o.Conversation != "" {
 		return a, a.resume(ctx)
 	}

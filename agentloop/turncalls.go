@@ -114,7 +114,13 @@ func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
 		t.refuseOne(ctx, u)
 		return ""
 	}
-	res := t.a.o.Dispatcher.dispatch(context.WithoutCancel(ctx), ctx, t.s, t.toolCall(u))
+	c := t.toolCall(u)
+	output := outputLines{send: func(stream, text string) {
+		t.events.send(EventTurnOutput, TurnOutput{CallID: u.block.CallID, Stream: stream, Text: text})
+	}}
+	c.IO.Output = output.write
+	res := t.a.o.Dispatcher.dispatch(context.WithoutCancel(ctx), ctx, t.s, c)
+	output.end()
 	t.settle(ctx, u, res)
 	failed := res.Status == StatusFail || res.Status == StatusTimeout
 	if failed && res.Decision.Verdict == policy.Allow && u.tool.Traits(u.args).SiblingAbort {
