@@ -141,6 +141,7 @@ type question struct {
 	done chan struct{}
 	won  policy.Answer
 	text string // the answer of a question of kind text
+	risk string // what a model says of it; guarded by the queue's mutex
 	gone bool   // no call waits
 	// settling is set while an answer is being stored: nobody else may win.
 	settling bool
@@ -196,6 +197,7 @@ func (q *AskQueue) ask(ctx context.Context, s, by *Session, asked policy.Questio
 	if err != nil {
 		return policy.Answer{}, err
 	}
+	defer q.explain(w)()
 	select {
 	case <-w.done:
 		return w.won, nil
@@ -334,7 +336,7 @@ func (q *AskQueue) Pending(peer Peer) []PendingQuestion {
 	var out []PendingQuestion
 	for _, w := range q.pending {
 		if peer.owns(w.shown.UID) && !w.settling {
-			out = append(out, w.shown)
+			out = append(out, w.withModel())
 		}
 	}
 	slices.SortFunc(out, func(a, b PendingQuestion) int {
@@ -352,7 +354,7 @@ func (q *AskQueue) Get(id string, peer Peer) (PendingQuestion, error) {
 	if w == nil || !peer.owns(w.shown.UID) {
 		return PendingQuestion{}, ErrNoQuestion
 	}
-	return w.shown, nil
+	return w.withModel(), nil
 }
 
 // Watch returns a channel that gets a value whenever the pending questions

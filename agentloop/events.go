@@ -22,11 +22,13 @@ const (
 	EventCallFinished    = "call.finished"
 	EventQuestionAsked   = "question.asked"
 	EventQuestionSettled = "question.settled"
-	EventModeChanged     = "session.mode"
-	EventRulesChanged    = "session.rules"
-	EventPolicyReloaded  = "policy.reloaded"
-	EventPolicyRefused   = "policy.refused"
-	EventSessionStopped  = "session.stopped"
+	// EventQuestionExplained brings the text of a model about a question that waits.
+	EventQuestionExplained = "question.explained"
+	EventModeChanged       = "session.mode"
+	EventRulesChanged      = "session.rules"
+	EventPolicyReloaded    = "policy.reloaded"
+	EventPolicyRefused     = "policy.refused"
+	EventSessionStopped    = "session.stopped"
 	// The life of a cancellation, in this order (requirement 140).
 	EventCancelInserted = "cancel.inserted"
 	EventCancelBlocked  = "cancel.blocked"

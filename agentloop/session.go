@@ -54,6 +54,8 @@ type Session struct {
 	closed    string // the reason, once it is
 	idle      chan struct{}
 
+	models sessionModels
+
 	tasks   taskTable // in the background
 	servers serverTable
 	atEnd   []func()
@@ -228,6 +230,9 @@ func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
 
 // complete adds to a configuration what is not in files.
 func (s *Session) complete(cfg *policy.Config, own *HookRegistry) {
+	if c := s.modelsNow().classifier; c != nil {
+		cfg.Classifier = c
+	}
 	cfg.AppliesEnv = true
 	cfg.Confinement = s.parts.confinement
 	cfg.AsRoot = s.peer.Caller.UID == 0

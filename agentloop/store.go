@@ -96,6 +96,9 @@ type PendingQuestion struct {
 	Reason json.RawMessage `json:"reason"`
 	Why    string          `json:"why"`
 	Risk   json.RawMessage `json:"risk"` // a policy.Explanation
+	// ModelRisk is what a model says about the call; it comes later, or never. It
+	// is data, decides nothing and is not kept.
+	ModelRisk string `json:"model_risk,omitempty"`
 	// AlwaysRule is what "always" would keep, AlwaysAllows what else that would
 	// let pass, in words. Empty when nothing can be kept.
 	AlwaysRule   string   `json:"always_rule,omitempty"`

@@ -16,6 +16,12 @@ type Classifier interface {
 	Classify(ctx context.Context, in ClassifierInput) (score float64, err error)
 }
 
+// ReasoningClassifier is a classifier that says why, in words of a model.
+type ReasoningClassifier interface {
+	Classifier
+	ClassifyWhy(ctx context.Context, in ClassifierInput) (score float64, why string, err error)
+}
+
 // ClassifierInput is what a classifier sees. Text was written by the model or
 // by whoever talks to it and must be treated as data; the output of tools is
 // never in it.
@@ -89,6 +95,7 @@ func (b *breaker) record(v Verdict, person bool) {
 // classified is the outcome of both tries.
 type classified struct {
 	score float64
+	why   string
 	err   error
 }
 
@@ -104,13 +111,23 @@ func (e *Engine) classify(ctx context.Context, in ClassifierInput) classified {
 	var last error
 	for range classifierTries {
 		try, cancel := context.WithTimeout(ctx, limit)
-		score, err := e.cfg.Classifier.Classify(try, in)
+		var score float64
+		var why string
+		var err error
+		if c, ok := e.cfg.Classifier.(ReasoningClassifier); ok {
+			score, why, err = c.ClassifyWhy(try, in)
+		} else {
+			score, err = e.cfg.Classifier.Classify(try, in)
+		}
+		if errors.Is(err, context.DeadlineExceeded) && try.Err() != nil {
+			err = fmt.Errorf("no answer within %v", limit)
+		}
 		cancel()
 		if err == nil && (math.IsNaN(score) || score < 0 || score > 1) {
 			err = fmt.Errorf("score %v is not between 0 and 1", score)
 		}
 		if err == nil {
-			return classified{score: score}
+			return classified{score: score, why: why}
 		}
 		last = err
 		if ctx.Err() != nil {
@@ -215,11 +232,11 @@ func (e *Engine) safeClassify(ctx context.Context, in ClassifierInput) (c classi
 // scored turns an outcome into a verdict, and counts it.
 func (r *run) scored(c classified) (Verdict, Reason) {
 	if c.err != nil {
-		return Ask, DefaultReason{Text: "classifier: " + c.err.Error()}
+		return Ask, DefaultReason{Text: "classifier unavailable: " + c.err.Error()}
 	}
 	v := r.e.cfg.Thresholds.verdict(c.score)
 	r.e.breaker.record(v, false)
-	return v, ClassifierReason{Score: c.score}
+	return v, ClassifierReason{Score: c.score, Text: c.why}
 }
 
 func (r *run) classifierInput() ClassifierInput {

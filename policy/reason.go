@@ -33,8 +33,12 @@ type (
 	}
 	// HookReason: a PreToolUse hook blocked, or asked for a question.
 	HookReason struct{ Name, Text string }
-	// ClassifierReason keeps the score, 0 to 1.
-	ClassifierReason struct{ Score float64 }
+	// ClassifierReason keeps the score, 0 to 1. Text was written by a model, and
+	// is data.
+	ClassifierReason struct {
+		Score float64
+		Text  string
+	}
 	// UserReason: a person answered. Temporary is false when the answer became
 	// a rule. Asked is why it was asked.
 	UserReason struct {
@@ -92,7 +96,11 @@ func (r RuleReason) String() string {
 func (r ModeReason) String() string { return withText("mode "+r.Mode.String(), r.Text) }
 func (r HookReason) String() string { return withText("hook "+r.Name, r.Text) }
 func (r ClassifierReason) String() string {
-	return fmt.Sprintf("classifier score %.2f", r.Score)
+	s := fmt.Sprintf("classifier score %.2f", r.Score)
+	if r.Text != "" {
+		s += ", in the words of a model: " + r.Text
+	}
+	return s
 }
 func (r UserReason) String() string {
 	s := "answered by " + r.By
@@ -147,6 +155,7 @@ type wireReason struct {
 	By        string   `json:"by,omitempty"`
 	Check     string   `json:"check,omitempty"`
 	Text      string   `json:"text,omitempty"`
+	TextBy    string   `json:"text_by,omitempty"` // "model" where one wrote it
 	// Asked is why a question was put.
 	Asked *wireReason `json:"asked,omitempty"`
 }
@@ -165,7 +174,11 @@ func wire(r Reason) wireReason {
 	case HookReason:
 		return wireReason{Type: r.Type(), Name: r.Name, Text: r.Text}
 	case ClassifierReason:
-		return wireReason{Type: r.Type(), Score: &r.Score}
+		w := wireReason{Type: r.Type(), Score: &r.Score}
+		if r.Text != "" {
+			w.Text, w.TextBy = r.Text, "model"
+		}
+		return w
 	case UserReason:
 		return wireReason{Type: r.Type(), Temporary: &r.Temporary, By: r.By, Asked: wireAsked(r.Asked)}
 	case SafetyReason:

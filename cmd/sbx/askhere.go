@@ -88,6 +88,9 @@ func writeQuestion(w io.Writer, q agentloop.PendingQuestion) {
 	if json.Unmarshal(q.Risk, &risk) == nil && risk.Level != "" {
 		line("risk", "%s: %s", risk.Level, risk.Text)
 	}
+	if q.ModelRisk != "" {
+		line("model", "says, and may be wrong: %s", q.ModelRisk)
+	}
 	for _, list := range []struct {
 		label string
 		items []string

@@ -1,0 +1,36 @@
+package agentloop
+
+import "sandboxd/policy"
+
+// sessionModels are models that are asked about the calls of a session.
+type sessionModels struct {
+	classifier policy.Classifier
+	explainer  Explainer
+}
+
+// SetModels gives the session the classifier of mode auto and an explainer for
+// questions; nil takes them away. They hold for calls that have not started.
+// Nothing changes when that fails.
+func (s *Session) SetModels(c policy.Classifier, e Explainer) error {
+	s.installing.Lock()
+	defer s.installing.Unlock()
+	s.mu.Lock()
+	before, tools := s.models, s.tools
+	s.models = sessionModels{c, e}
+	s.mu.Unlock()
+	err := s.put(s.inForce(), tools)
+	if err != nil {
+		s.mu.Lock()
+		s.models = before
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *Session) modelsNow() sessionModels {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.models
+}
+
+func (s *Session) explainerNow() Explainer { return s.modelsNow().explainer }
