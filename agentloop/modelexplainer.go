@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"sandboxd/policy"
@@ -39,7 +40,7 @@ func (e modelExplainer) Explain(ctx context.Context, in policy.ClassifierInput) 
 		return "", err
 	}
 	text, ok := args["text"].(string)
-	if text = oneLine(text, maxExplained); !ok || text == "" || len(args) != 1 {
+	if !ok || strings.TrimSpace(text) == "" || len(args) != 1 {
 		return "", errors.New("the answer of the model is not an object of text")
 	}
 	return text, nil

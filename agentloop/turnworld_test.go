@@ -38,6 +38,9 @@ func (m *playedModel) Stream(ctx context.Context, r ModelRequest, emit func(Mode
 	if step == nil {
 		return ModelAnswer{}, &ModelError{Kind: ModelBadAnswer, Provider: "played", Err: fmt.Errorf("no step %d in the script", n+1)}
 	}
+	if emit == nil {
+		emit = func(ModelDelta) {}
+	}
 	return step(ctx, r, emit)
 }
 

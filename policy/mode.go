@@ -104,6 +104,8 @@ type modeRow struct {
 	explicit bool
 	// classifier: what is left goes to the classifier.
 	classifier bool
+	// keepsTrees: to remove a whole tree is no edit.
+	keepsTrees bool
 	// unknownCode: everything covers unknown code too, inside full confinement.
 	unknownCode bool
 }
@@ -113,6 +115,7 @@ func (r modeRow) meet(o modeRow) modeRow {
 	return modeRow{
 		read: min(r.read, o.read), write: min(r.write, o.write), explicit: r.explicit || o.explicit,
 		classifier: r.classifier && o.classifier, unknownCode: r.unknownCode && o.unknownCode,
+		keepsTrees: r.keepsTrees || o.keepsTrees,
 	}
 }
 
@@ -124,7 +127,7 @@ var modeTable = [...]modeRow{
 	ModeBypass:      {read: everything, write: everything, unknownCode: true},
 	ModeDontAsk:     {read: insideRoots, write: nothing, explicit: true},
 	ModePlan:        {read: everything, write: alwaysAsk},
-	ModeAuto:        {read: insideRoots, write: inWorkspace, classifier: true},
+	ModeAuto:        {read: insideRoots, write: inWorkspace, classifier: true, keepsTrees: true},
 	ModeBubble:      {read: insideRoots, write: nothing},
 }
 

@@ -178,7 +178,7 @@ func (r *run) modeStage() {
 				r.decidePart(i, Allow, ModeReason{Mode: r.when.mode})
 			}
 		case inWorkspace:
-			if r.editsWorkspace(p) {
+			if r.editsWorkspace(p) && !(row.keepsTrees && r.removesTree(p)) {
 				r.decidePart(i, Allow, ModeReason{Mode: r.when.mode, Text: "edits inside the workspace"})
 			}
 		case alwaysAsk:
@@ -235,6 +235,20 @@ func (r *run) editsWorkspace(p *part) bool {
 		}
 		return len(f.byCommand[p.index]) > 0
 	case partTool, partHost:
+	}
+	return false
+}
+
+// removesTree reports whether a command deletes a directory with all below it, which
+// moving one does not.
+func (r *run) removesTree(p *part) bool {
+	if p.kind != partCommand || r.facts.commands[p.index].base == "mv" {
+		return false
+	}
+	for _, j := range r.facts.byCommand[p.index] {
+		if a := &r.facts.accesses[j]; a.verb == effectDelete && a.tree {
+			return true
+		}
 	}
 	return false
 }

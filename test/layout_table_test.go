@@ -37,7 +37,7 @@ var plan = map[string]room{
 	"policy/settings":        {imports: []string{"policy"}, owns: []string{tomlReader}},
 	"agentloop":              {imports: []string{"policy", "policy/path", "exec", "landlock", "seccomp"}},
 	"agentloop/tools":        {imports: []string{"agentloop", "policy", "policy/path", "exec"}, owns: []string{mcpSDK}},
-	"agentloop/provider":     {imports: []string{"agentloop"}, owns: []string{anthropic, openAI}},
+	"agentloop/provider":     {imports: []string{"agentloop", "policy"}, owns: []string{anthropic, openAI}},
 	"agentloop/sqlite":       {imports: []string{"agentloop", "policy"}, owns: []string{"database/sql", sqlDriver}},
 	"cmd/sandboxd/api":       {imports: []string{"agentloop", "policy", "exec"}}, // exec: for the words of a result
 	"cmd/sandboxd/mcp":       {imports: []string{"agentloop", "policy"}, owns: []string{mcpSDK}},
