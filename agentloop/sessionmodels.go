@@ -8,10 +8,18 @@ type sessionModels struct {
 	explainer  Explainer
 }
 
-// SetModels gives the session the classifier of mode auto and an explainer for
-// questions; nil takes them away. They hold for calls that have not started.
-// Nothing changes when that fails.
+// SetModels gives the session and its sub-agents the classifier of mode auto and an
+// explainer for questions; nil takes them away. They hold for calls that have not
+// started. Nothing changes when that fails.
 func (s *Session) SetModels(c policy.Classifier, e Explainer) error {
+	if err := s.setModels(c, e); err != nil {
+		return err
+	}
+	s.tellChildren()
+	return nil
+}
+
+func (s *Session) setModels(c policy.Classifier, e Explainer) error {
 	s.installing.Lock()
 	defer s.installing.Unlock()
 	s.mu.Lock()
@@ -27,7 +35,9 @@ func (s *Session) SetModels(c policy.Classifier, e Explainer) error {
 	return err
 }
 
+// modelsNow are those of the lead: a sub-agent brings none.
 func (s *Session) modelsNow() sessionModels {
+	s = s.lead()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.models
