@@ -136,6 +136,19 @@ func TestQuestionIsKeptWithoutSecrets(t *testing.T) {
 	}
 }
 
+// What a model says before the call that tells of a secret is kept without it too.
+func TestEntryIsKeptWithoutSecretsOfItsCalls(t *testing.T) {
+	const secret = "segelboot-9931"
+	s := newSession("s", Peer{}, SessionRequest{}, sessionParts{now: time.Now})
+	m := Message{Blocks: []Block{{Kind: BlockText, Text: "I take " + secret}, {Tool: "run_bash", Args: `{"command":"deploy --password ` + secret + `"}`}}}
+	for _, e := range []Entry{{Kind: EntryMessage, Message: &m}, {Kind: EntryMessage, Message: &Message{Blocks: []Block{{Kind: BlockText, Text: "later " + secret}}}}} {
+		text, err := json.Marshal(maskEntry(s.keptFor(e), e))
+		if err != nil || strings.Contains(string(text), secret) || !strings.Contains(string(text), mask) {
+			t.Errorf("%v %s", err, text)
+		}
+	}
+}
+
 // The oldest secrets of a session make room for new ones.
 func TestLearnedSecretsAreBounded(t *testing.T) {
 	k := &keptMask{base: NewRedactor([]string{"DEPLOY_TOKEN=quarzlampe77x"})}

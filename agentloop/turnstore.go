@@ -138,13 +138,31 @@ func (a *Agent) keep(ctx context.Context, e Entry) error {
 	}
 	a.storing.Lock()
 	defer a.storing.Unlock()
-	e = maskEntry(a.o.Session.secrets, e)
+	e = maskEntry(a.o.Session.keptFor(e), e)
 	e.Seq, e.Time = a.conv.seq+1, a.now().UTC()
 	if err := a.o.Store.AppendEntry(context.WithoutCancel(ctx), a.conv.head.ID, e); err != nil {
 		return err
 	}
 	a.conv.seq++
 	return nil
+}
+
+// keptFor is the mask of what is kept, which knows the secrets in the arguments of an
+// entry: the model may name one before the call that tells of it.
+func (s *Session) keptFor(e Entry) *Redactor {
+	var blocks []Block
+	if e.Message != nil {
+		blocks = e.Message.Blocks
+	}
+	if e.Block != nil {
+		blocks = append(blocks[:len(blocks):len(blocks)], *e.Block)
+	}
+	for _, b := range blocks {
+		if args, err := policy.DecodeArgs([]byte(b.Args)); err == nil {
+			s.keptWith(args)
+		}
+	}
+	return s.Kept()
 }
 
 // maskEntry is an entry without the secrets that are known.
