@@ -29,6 +29,8 @@ type options struct {
 	idle    time.Duration // 0: serves until it is told to end
 
 	running, runningPerUID, queued int
+	// gone is how long a client may take no output of its call.
+	gone time.Duration
 	// ask is how long a question waits.
 	ask       time.Duration
 	logLevel  slog.Level
@@ -59,6 +61,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "token-file", Usage: "the token is in `FILE`, mode 0600 (default: token in the state directory, made if missing)"},
 		&cli.DurationFlag{Name: "stop-timeout", Value: defaultStopTime, Usage: "when stopped, let calls go on for `TIME`"},
 		&cli.DurationFlag{Name: "idle-exit", Usage: "end when nobody was connected for `TIME`, and nothing ran (default: never)"},
+		&cli.DurationFlag{Name: "client-timeout", Value: api.DefaultGone, Usage: "end the call of a client that takes none of its output for `TIME`"},
 		&cli.DurationFlag{Name: "ask-timeout", Value: 0, Usage: "a question waits for `TIME` (default: 120s)"},
 		&cli.IntFlag{Name: "max-running", Value: defaultRunning, Usage: "run at most `N` calls at once"},
 		&cli.IntFlag{Name: "max-running-per-uid", Value: defaultRunningPerUID, Usage: "run at most `N` calls of one user at once"},
@@ -72,12 +75,12 @@ func flags() []cli.Flag {
 
 func readOptions(c *cli.Context, environ []string) (options, error) {
 	o := options{environ: environ, socket: c.String("socket"), state: c.String("state"), listen: c.String("listen"),
-		token: c.String("token-file"), stop: c.Duration("stop-timeout"), idle: c.Duration("idle-exit"), ask: c.Duration("ask-timeout"), logJSON: c.Bool("log-json"),
+		token: c.String("token-file"), stop: c.Duration("stop-timeout"), idle: c.Duration("idle-exit"), gone: c.Duration("client-timeout"), ask: c.Duration("ask-timeout"), logJSON: c.Bool("log-json"),
 		running: c.Int("max-running"), runningPerUID: c.Int("max-running-per-uid"), queued: c.Int("max-queued"), retention: c.Duration("audit-age")}
 	if c.Args().Present() {
 		return o, misuse("sandboxd --help lists the flags; sbx is the program for people", "unknown argument %q", c.Args().First())
 	}
-	if o.running < 1 || o.runningPerUID < 1 || o.queued < 0 || o.stop < 0 || o.idle < 0 || o.ask < 0 || o.retention < 0 {
+	if o.running < 1 || o.runningPerUID < 1 || o.queued < 0 || o.stop < 0 || o.idle < 0 || o.gone <= 0 || o.ask < 0 || o.retention < 0 {
 		return o, misuse("", "bounds and times are above zero")
 	}
 	if err := o.logLevel.UnmarshalText([]byte(c.String("log-level"))); err != nil {

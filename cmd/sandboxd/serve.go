@@ -256,7 +256,7 @@ func (d *parts) build(ctx context.Context) error {
 	}
 	d.server, err = api.NewServer(api.Options{
 		Dispatcher: d.dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Agents: d.makeAgent, Conversations: d.talks, Metrics: metricsHandler(metrics),
-		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token,
+		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token, Gone: d.o.gone,
 		Reload: d.reload, Stop: d.stop, Log: d.log})
 	return err
 }

@@ -69,6 +69,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body any, stre
 	}
 	s := &clientStream{stream: newStream(conn, bufio.NewReaderSize(conn, 64<<10), []FrameType{FrameStdin}, []FrameType{FrameStdout, FrameStderr}),
 		io: streams, questions: map[string]context.CancelFunc{}, begun: make(chan struct{})}
+	s.alive = aliveTime
 	s.begin = sync.OnceFunc(func() {
 		if streams.Started != nil {
 			streams.Started()

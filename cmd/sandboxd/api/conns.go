@@ -24,6 +24,14 @@ const (
 	idleTime   = 2 * time.Minute
 )
 
+// A client of a stream that takes nothing for the time of DefaultGone, though output
+// waits for it, is gone. While its own reader is slow a client that lives says so every
+// aliveTime.
+const (
+	DefaultGone = 5 * time.Minute
+	aliveTime   = 30 * time.Second
+)
+
 // conn is a client's connection with what is known about the client.
 type conn struct {
 	net.Conn

@@ -120,7 +120,7 @@ type serverStream struct {
 func (s *serverStream) leave() { _ = s.net.SetReadDeadline(time.Now().Add(lastAnswers)) }
 
 // upgrade takes the connection over from the HTTP server and answers 101.
-func upgrade(w http.ResponseWriter, sends, takes []FrameType) (*serverStream, error) {
+func (s *Server) upgrade(w http.ResponseWriter, sends, takes []FrameType) (*serverStream, error) {
 	raw, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fault(CodeInternal, "", "bug: %v", err)
@@ -132,13 +132,15 @@ func upgrade(w http.ResponseWriter, sends, takes []FrameType) (*serverStream, er
 		raw.Close()
 		return nil, nil
 	}
-	return &serverStream{newStream(raw, buffered.Reader, sends, takes), raw}, nil
+	st := &serverStream{newStream(raw, buffered.Reader, sends, takes), raw}
+	st.gone = s.o.Gone
+	return st, nil
 }
 
 // execStream serves one call over an upgraded connection. The call ends with the
 // connection. Errors after the upgrade have nobody to go to.
 func (s *Server) execStream(w http.ResponseWriter, c *call) error {
-	st, err := upgrade(w, []FrameType{FrameStdout, FrameStderr}, []FrameType{FrameStdin})
+	st, err := s.upgrade(w, []FrameType{FrameStdout, FrameStderr}, []FrameType{FrameStdin})
 	if err != nil || st == nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func (s *Server) attachJob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	st, err := upgrade(w, []FrameType{FrameStdout, FrameStderr}, []FrameType{FrameStdin})
+	st, err := s.upgrade(w, []FrameType{FrameStdout, FrameStderr}, []FrameType{FrameStdin})
 	if err != nil || st == nil {
 		return err
 	}

@@ -44,6 +44,9 @@ type Options struct {
 	Token string
 	// Reload reads the policies again. Nil: the route refuses.
 	Reload func(context.Context) error
+	// Gone is how long a client of a stream may take nothing while output waits for it,
+	// until it counts as gone and its call is ended. Zero: [DefaultGone].
+	Gone time.Duration
 	// Stop ends the daemon gracefully. Nil: the route refuses.
 	Stop func()
 	Log  *slog.Logger // nil: nothing is logged
@@ -78,6 +81,9 @@ type Server struct {
 func NewServer(o Options) (*Server, error) {
 	if o.Dispatcher == nil || o.Sessions == nil || o.Asks == nil {
 		return nil, errors.New("api: a server needs a dispatcher, sessions and a queue of questions")
+	}
+	if o.Gone == 0 {
+		o.Gone = DefaultGone
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +22,14 @@ import (
 type stream struct {
 	conn io.ReadWriteCloser
 	in   io.Reader // what was read ahead before the upgrade, then conn
+
+	// gone is how long the far side may take nothing while something waits for it,
+	// before the connection is closed. Zero: for ever.
+	gone time.Duration
+	// alive is how often this side says that it lives while its reader is slow. Zero:
+	// never.
+	alive time.Duration
+	heard atomic.Int64 // when the last frame came, in Unix nanoseconds
 
 	writing sync.Mutex
 	ended   bool // the exit was written: no frame may follow
@@ -52,9 +63,40 @@ func (s *stream) send(kind FrameType, payload []byte) error {
 	var head [frameHeader]byte
 	head[0] = byte(kind)
 	binary.BigEndian.PutUint32(head[1:], uint32(len(payload)))
-	parts := net.Buffers{head[:], payload}
-	_, err := parts.WriteTo(s.conn)
-	return err
+	return s.write(net.Buffers{head[:], payload})
+}
+
+// write sends all parts. Only a far side that takes nothing at all for the time of
+// gone is left: one that reads slowly is waited for.
+func (s *stream) write(parts net.Buffers) error {
+	conn, bounded := s.conn.(net.Conn)
+	bounded = bounded && s.gone > 0
+	for {
+		if bounded {
+			_ = conn.SetWriteDeadline(time.Now().Add(s.gone))
+		}
+		n, err := parts.WriteTo(s.conn)
+		if bounded && n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if bounded && errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = s.conn.Close() // who reads it ends the call
+		}
+		return err
+	}
+}
+
+// left closes the connection when the far side has said nothing since some time, and
+// for the time of gone.
+func (s *stream) left(since time.Time) bool {
+	if heard := time.Unix(0, s.heard.Load()); heard.After(since) {
+		since = heard
+	}
+	if time.Since(since) < s.gone {
+		return false
+	}
+	_ = s.conn.Close()
+	return true
 }
 
 // sendJSON writes one frame with an object.
@@ -80,6 +122,7 @@ func (s *stream) receive(other func(kind FrameType, payload []byte) error) error
 		if err != nil {
 			return err
 		}
+		s.heard.Store(time.Now().UnixNano())
 		if err := s.take(f, other); err != nil {
 			return err
 		}
@@ -158,8 +201,10 @@ func (o *outlet) write(ctx context.Context, b []byte) (int, error) {
 	return sent, nil
 }
 
-// reserve takes up to want bytes of credit, and waits while there is none.
+// reserve takes up to want bytes of credit, and waits while there is none, as long as
+// the far side says something from time to time.
 func (o *outlet) reserve(ctx context.Context, want int) (int, error) {
+	var began time.Time
 	for {
 		o.mu.Lock()
 		closed, n := o.closed, min(want, o.credit)
@@ -171,13 +216,36 @@ func (o *outlet) reserve(ctx context.Context, want int) (int, error) {
 		case n > 0:
 			return n, nil
 		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		look, stop := o.s.look()
 		select {
 		case <-o.changed:
 		case <-o.over:
+		case <-look:
+			if o.s.left(began) {
+				stop()
+				return 0, unix.EPIPE
+			}
 		case <-ctx.Done():
+			stop()
 			return 0, ctx.Err()
 		}
+		stop()
 	}
+}
+
+// looksPerGone is how often it is looked whether the far side is gone, within its time.
+const looksPerGone = 8
+
+// look ticks when it is time to see whether the far side is gone.
+func (s *stream) look() (<-chan time.Time, func()) {
+	if s.gone <= 0 {
+		return nil, func() {}
+	}
+	t := time.NewTimer(s.gone / looksPerGone)
+	return t.C, func() { t.Stop() }
 }
 
 // grant adds credit. More than a window is never open, or the far side lies.
@@ -264,6 +332,7 @@ func (i *inlet) drop() {
 // fails, which is returned and told to the far side.
 func (i *inlet) copyTo(w io.Writer) error {
 	var spare []byte
+	alive := i.pulse()
 	for {
 		i.mu.Lock()
 		for len(i.waiting) == 0 && i.err == nil && !i.ignored {
@@ -275,12 +344,59 @@ func (i *inlet) copyTo(w io.Writer) error {
 		if len(chunk) == 0 && done {
 			return nil
 		}
-		if _, err := w.Write(chunk); err != nil {
+		if err := alive.during(func() error { _, err := w.Write(chunk); return err }); err != nil {
 			i.ignore()
 			return err
 		}
 		// Credit comes back when the bytes are with their reader, not before.
 		_ = i.s.send(FrameWindow, windowFrame(i.kind, len(chunk)))
 		spare = chunk
+	}
+}
+
+// pulse tells the far side that this one lives while a write takes long, by opening its
+// window by nothing.
+type pulse struct {
+	every time.Duration
+	mu    sync.Mutex
+	on    bool
+	timer *time.Timer
+}
+
+func (i *inlet) pulse() *pulse {
+	p := &pulse{every: i.s.alive}
+	if p.every > 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.timer = time.AfterFunc(p.every, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.on {
+				_ = i.s.send(FrameWindow, windowFrame(i.kind, 0))
+				p.timer.Reset(p.every)
+			}
+		})
+	}
+	return p
+}
+
+// during calls f, and tells that this side lives until it returns.
+func (p *pulse) during(f func() error) error {
+	if p.timer == nil {
+		return f()
+	}
+	p.set(true)
+	defer p.set(false)
+	return f()
+}
+
+func (p *pulse) set(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.on = on
+	if on {
+		p.timer.Reset(p.every)
+	} else {
+		p.timer.Stop()
 	}
 }

@@ -158,3 +158,102 @@ func TestFramesOfTheWrongSideAreRefused(t *testing.T) {
 		daemon.conn.Close()
 	}
 }
+
+// A far side that takes nothing is left, whether it does not read the socket or opens
+// no window and says nothing; one that is slow, or says that it lives, is waited for.
+func TestWhoTakesNothingIsLeft(t *testing.T) {
+	const gone = 400 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		far    func(client *stream, stop <-chan struct{})
+		leaves bool
+	}{
+		{"reads nothing", func(_ *stream, stop <-chan struct{}) { <-stop }, true},
+		{"reads and opens no window", func(client *stream, stop <-chan struct{}) { io.Copy(io.Discard, client.conn) }, true},
+		{"reads slowly", func(client *stream, stop <-chan struct{}) {
+			client.in = &slowReader{client.in, gone / 8}
+			go client.inlets[FrameStdout].copyTo(io.Discard)
+			client.receive(ignoreFrame)
+		}, false},
+		{"has a reader that waits, and lives", func(client *stream, stop <-chan struct{}) {
+			client.alive = gone / 8
+			go client.inlets[FrameStdout].copyTo(&lateWriter{4 * gone})
+			client.receive(ignoreFrame)
+		}, false},
+		{"has a reader that waits, and says nothing", func(client *stream, stop <-chan struct{}) {
+			go client.inlets[FrameStdout].copyTo(&lateWriter{4 * gone})
+			client.receive(ignoreFrame)
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			client, daemon := streamPair(t)
+			daemon.gone = gone
+			stop := make(chan struct{})
+			var both sync.WaitGroup
+			both.Go(func() { tt.far(client, stop) })
+			left := make(chan struct{})
+			both.Go(func() { daemon.receive(ignoreFrame); close(left) })
+			began := time.Now()
+			held := time.AfterFunc(20*gone, func() { daemon.conn.Close() })
+			defer held.Stop()
+			_, err := daemon.out[FrameStdout].Write(make([]byte, 3*window))
+			if took := time.Since(began); (err != nil) != tt.leaves || took > 20*gone || tt.leaves && took < gone/2 {
+				t.Errorf("the write ended after %v: %v", took, err)
+			}
+			if tt.leaves { // so that the call ends, whatever its command does
+				select {
+				case <-left:
+				case <-time.After(5 * gone):
+					t.Error("the connection is still there")
+				}
+			}
+			close(stop)
+			daemon.conn.Close()
+			client.conn.Close()
+			both.Wait()
+		})
+	}
+}
+
+// slowReader takes a little, with a pause before each read.
+type slowReader struct {
+	io.Reader
+	pause time.Duration
+}
+
+func (r *slowReader) Read(b []byte) (int, error) {
+	time.Sleep(r.pause)
+	return r.Reader.Read(b[:min(len(b), 32<<10)])
+}
+
+// lateWriter takes its first bytes late, as a pager does.
+type lateWriter struct{ pause time.Duration }
+
+func (w *lateWriter) Write(b []byte) (int, error) {
+	time.Sleep(w.pause)
+	w.pause = 0
+	return len(b), nil
+}
+
+// A write whose part was taken goes on, however long the whole takes.
+func TestSlowReaderGetsLongFrames(t *testing.T) {
+	client, daemon := streamPair(t)
+	daemon.gone = 200 * time.Millisecond
+	var got int64
+	var reader sync.WaitGroup
+	reader.Go(func() { got, _ = io.Copy(io.Discard, &slowReader{client.conn, 30 * time.Millisecond}) })
+	long := make([]byte, 2<<20)
+	began := time.Now()
+	if err := daemon.send(FrameExit, long); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took < 2*daemon.gone {
+		t.Errorf("the write took %v, which tries nothing", took)
+	}
+	daemon.conn.Close()
+	reader.Wait()
+	if got != int64(len(long)+frameHeader) {
+		t.Errorf("%d bytes of %d arrived", got, len(long))
+	}
+}
