@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// Every console block of the README is run, in order, in one new project; "..."
-// in its output stands for anything on that line.
+// Every console block of the README is run, in order, in one new project that has the
+// examples of docs; "..." in its output stands for anything on that line, and a line of
+// it alone for any lines, or none.
 func TestReadmeExamples(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -30,10 +31,17 @@ func TestReadmeExamples(t *testing.T) {
 	if err := os.WriteFile(home+"/.ssh/id_ed25519", []byte("secret key\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.CopyFS(project+"/docs/examples", os.DirFS("../../docs/examples")); err != nil {
+		t.Fatal(err)
+	}
+	daemon := t.TempDir()
+	if out, err := osexec.Command("go", "build", "-o", daemon, "../sandboxd").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
 	for _, s := range steps {
 		cmd := osexec.Command("bash", "-c", s.command)
 		cmd.Dir = project
-		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH") + ":" + daemon, "LC_ALL=C"}
 		out, _ := cmd.CombinedOutput() // a status that matters is printed by the example
 		if !s.matches(string(out)) {
 			t.Errorf("$ %s\ngot:\n%s\nthe README says:\n%s", s.command, out, s.output)
@@ -62,7 +70,9 @@ func consoleSteps(text string) []step {
 }
 
 func (s step) matches(out string) bool {
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(s.output), `\.\.\.`, `.*`)
+	pattern := "\n" + regexp.QuoteMeta(s.output)
+	pattern = strings.ReplaceAll(pattern, "\n"+`\.\.\.`+"\n", "\n"+`(?:.*\n)*?`)[1:]
+	pattern = strings.ReplaceAll(pattern, `\.\.\.`, `.*`)
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(out)
 }
 
@@ -77,6 +87,10 @@ func TestReadmeStepMatching(t *testing.T) {
 		{"a ... c\n", "a b c\n", true},
 		{"a ... c\n", "a\n c\n", false},
 		{"a+\n", "aa\n", false},
+		{"a\n...\nb\n", "a\nx\ny\nb\n", true},
+		{"a\n...\nb\n", "a\nb\n", true},
+		{"a\n...\nb\n", "a\nx\n", false},
+		{"...\nb\n", "x\nb\n", true},
 	} {
 		if got := (step{output: tt.says}).matches(tt.got); got != tt.want {
 			t.Errorf("README %q, output %q: match %v, want %v", tt.says, tt.got, got, tt.want)
