@@ -17,6 +17,9 @@ type AgentOptions struct {
 	Config     AgentConfig
 	// Price is that of the model. Nil: the one of Config.Prices, or not known.
 	Price *Price
+	// PriceOf knows the prices of other models, which a sub-agent may have. Nil: those
+	// of Config.Prices.
+	PriceOf func(model string) *Price
 	// Tools are the names that the model is offered, canonical. Nil: all tools of
 	// the dispatcher and of the session that have a schema.
 	Tools []string

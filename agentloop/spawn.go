@@ -212,6 +212,8 @@ func (p *spawn) chooseModel() {
 	p.config.Model, p.price = model, nil
 	if price, ok := p.config.Prices[model]; ok {
 		p.price = &price
+	} else if a.o.PriceOf != nil {
+		p.price = a.o.PriceOf(model)
 	}
 }
 
@@ -274,7 +276,7 @@ func (p *spawn) record(ctx context.Context, started SubagentStarted) error {
 func (p *spawn) agent(ctx context.Context) (*Agent, error) {
 	a := p.parent
 	return NewAgent(ctx, AgentOptions{
-		Session: p.s, Dispatcher: a.o.Dispatcher, Provider: a.o.Provider, Config: p.config, Price: p.price, Path: p.s.child.path, Type: p.s.child.kind,
+		Session: p.s, Dispatcher: a.o.Dispatcher, Provider: a.o.Provider, Config: p.config, Price: p.price, PriceOf: a.o.PriceOf, Path: p.s.child.path, Type: p.s.child.kind,
 		System: p.system(), Store: a.o.Store, Headless: a.o.Headless, Silent: true, above: p.turn, shared: p.limits,
 	})
 }

@@ -68,7 +68,9 @@ var builtinTools = []Tool{
 	{Name: "list_dir", ReadOnly: true, Paths: []PathArg{{Field: "path", Start: true}, {Field: "dir_path"}}, Other: []string{"ignore"}},
 	{Name: "web_fetch", URL: []string{"url"}, Other: []string{"prompt", "format", "timeout"}},
 	{Name: "web_search", Text: []string{"query"}, Other: []string{"allowed_domains", "blocked_domains"}},
-	{Name: "subagent", Agent: []string{"subagent_type", "agent_type", "type", "agent"}, Other: []string{"description", "prompt", "model", "run_in_background"}},
+	// A sub-agent does nothing by being started: each of its calls is decided.
+	{Name: "subagent", ReadOnly: true, Agent: []string{"subagent_type", "agent_type", "type", "agent"},
+		Other: []string{"description", "prompt", "model", "mode", "tools", "max_turns", "run_in_background"}},
 	{Name: "load_skill", ReadOnly: true, Text: []string{"name", "skill"}, Other: []string{"args"}},
 	{Name: "todo_write", ReadOnly: true, Other: []string{"todos", "merge"}},
 	{Name: "save_note", ReadOnly: true, Text: []string{"title"}, Body: []string{"content", "text", "note"}},

@@ -203,8 +203,9 @@ func TestUndeclaredTools(t *testing.T) {
 
 func TestAgentsByType(t *testing.T) {
 	_, cfg := place(t)
-	e := engine(t, cfg, deny("Agent(Explore)"), allow("Task(Plan)"))
-	for typ, want := range map[string]Verdict{"Explore": Deny, "Plan": Allow, "Other": Ask} {
+	// One that no rule is about starts without a question: each of its calls is decided.
+	e := engine(t, cfg, deny("Agent(Explore)"), allow("Task(Plan)"), ask("subagent(Dear)"))
+	for typ, want := range map[string]Verdict{"Explore": Deny, "Plan": Allow, "Dear": Ask, "Other": Allow} {
 		if d := e.Check(t.Context(), Call{Tool: "Task", Args: Args{"subagent_type": typ, "prompt": "x"}}); d.Verdict != want {
 			t.Errorf("%s: %v by %v, want %v", typ, d.Verdict, d.Reason, want)
 		}

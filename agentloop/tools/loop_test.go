@@ -83,7 +83,7 @@ func contextOf(ctx context.Context, s *agentloop.Session, conversation string) [
 	if err != nil {
 		notes = "they cannot be read: " + err.Error()
 	}
-	return []agentloop.SystemPart{{Name: "skills", Text: Skills(ctx, s)}, {Name: "memory", Text: memory}, {Name: "notes", Text: notes}}
+	return []agentloop.SystemPart{{Name: "skills", Text: Skills(ctx, s)}, {Name: "types of sub-agents", Text: Agents(ctx, s)}, {Name: "memory", Text: memory}, {Name: "notes", Text: notes}}
 }
 
 // agent makes one in the world's session.

@@ -34,5 +34,6 @@ func All(o Options) []agentloop.Tool {
 		taskRunTool{}, taskListTool{}, taskOutputTool{}, taskKillTool{},
 		todoTool{}, noteTool{}, memoryTool{}, skillTool{h}, askTool{}, compressTool{},
 		fetchTool{h},
+		subagentTool{},
 	}
 }

@@ -84,7 +84,7 @@ func TestTraitsOfEveryTool(t *testing.T) {
 		}
 	}
 	for name := range traitsOfTools {
-		if !seen[name] && name != "subagent" {
+		if !seen[name] {
 			t.Errorf("there is no %s", name)
 		}
 	}

@@ -36,7 +36,7 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 	}
 	var agent *agentloop.Agent
 	agent, err = agentloop.NewAgent(ctx, agentloop.AgentOptions{
-		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg), Tools: q.Tools, System: q.System,
+		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg, cfg.Model), PriceOf: func(model string) *agentloop.Price { return priceOf(cfg, model) }, Tools: q.Tools, System: q.System,
 		Context: func(ctx context.Context) []agentloop.SystemPart { return contextOf(ctx, s, agent.Conversation().ID) },
 		Store:   d.talks, Conversation: conversation,
 	})
@@ -66,8 +66,8 @@ func (d *parts) connect(ctx context.Context, s *agentloop.Session) error {
 	return nil
 }
 
-func priceOf(cfg agentloop.AgentConfig) *agentloop.Price {
-	if price, known := provider.PriceOf(cfg, cfg.Model); known {
+func priceOf(cfg agentloop.AgentConfig, model string) *agentloop.Price {
+	if price, known := provider.PriceOf(cfg, model); known {
 		return &price
 	}
 	return nil
@@ -86,6 +86,7 @@ func contextOf(ctx context.Context, s *agentloop.Session, conversation string) [
 		}
 	}
 	add("skills", tools.Skills(ctx, s), nil)
+	add("types of sub-agents", tools.Agents(ctx, s), nil)
 	text, err := tools.Memory(s)
 	add("memory", text, err)
 	text, err = tools.Notes(s, conversation)
