@@ -132,6 +132,10 @@ func (v *turnView) event(e agentloop.Event) {
 		if d, err := api.TurnData[agentloop.TurnNotice](e); err == nil {
 			v.line("%s", safe(d.Text, 4*shownWidth))
 		}
+	case agentloop.EventTaskEnded:
+		if d, err := api.TurnData[agentloop.TaskState](e); err == nil {
+			v.line("background %s: %s: %s", safe(d.ID, shownWidth), safe(d.Outline(), shownWidth), safe(d.Command, shownWidth))
+		}
 	case agentloop.EventTurnCompact:
 		if d, err := api.TurnData[agentloop.TurnCompaction](e); err == nil {
 			v.compacted(d)
