@@ -54,15 +54,18 @@ func fetch(ctx context.Context, q fetchRequest, lookup func(context.Context, str
 	if err != nil {
 		return "", err
 	}
-	guards := map[string]*hostGuard{} // by port: http and https of the one host
+	guards := map[string]*hostGuard{} // of the one host, by its ports: where it is, and https
+	for _, port := range []string{portOf(u), "443"} {
+		guards[port] = &hostGuard{host: u.Hostname(), port: port, how: q.How, lookup: lookup}
+	}
 	transport := &http.Transport{
 		Proxy: nil, TLSHandshakeTimeout: dialTime, DisableKeepAlives: true, MaxResponseHeaderBytes: maxFetchHeader,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			port := address[strings.LastIndexByte(address, ':')+1:]
-			if guards[port] == nil {
-				guards[port] = &hostGuard{host: u.Hostname(), port: port, how: q.How, lookup: lookup}
+			g := guards[address[strings.LastIndexByte(address, ':')+1:]]
+			if g == nil {
+				return nil, fmt.Errorf("a connection to %s is refused", address)
 			}
-			return guards[port].dial(ctx, network, address)
+			return g.dial(ctx, network, address)
 		},
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error { return onSameHost(u, r, len(via)) }}

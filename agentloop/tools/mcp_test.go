@@ -205,7 +205,7 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 }
 
 func TestHostileServer(t *testing.T) {
-	w, m := mcpWorld(t, func(p *agentloop.PolicyInForce) { p.MCP[0].Timeout = 3 * time.Second }, "hostile")
+	w, m := mcpWorld(t, nil, "hostile")
 	problems := problemsOf(m)
 	for _, want := range []string{`tool "a.b" is left out: another one`, `tool "a/b" is left out: another one`, `tool "x__y" is left out: no name`,
 		`is longer than 64 characters`, `tool "schema" is left out: its schema has`} {
@@ -232,12 +232,25 @@ func TestHostileServer(t *testing.T) {
 	if got := w.ok("mcp__hostile__ask", policy.Args{}); strings.Contains(got, "<nil>") {
 		t.Errorf("asked: %s", got)
 	}
+}
+
+func TestCallThatIsNeverAnswered(t *testing.T) {
+	w, _ := mcpWorld(t, func(p *agentloop.PolicyInForce) { p.MCP[0].Timeout = time.Second }, "hostile")
 	began := time.Now()
-	w.refused("gave no answer within 3s", "mcp__hostile__hang", policy.Args{})
-	if took := time.Since(began); took > 5*time.Second {
+	w.refused("gave no answer within 1s", "mcp__hostile__hang", policy.Args{})
+	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("hangs for %v", took)
 	}
 	w.ok("mcp__hostile__echo", policy.Args{"text": "after it"})
+	done := make(chan agentloop.ToolResult, 1)
+	w.edit = nil
+	go func() { done <- w.in(w.s, "mcp__hostile__hang", policy.Args{}) }()
+	time.Sleep(100 * time.Millisecond)
+	began = time.Now()
+	w.s.Cancel("test")
+	if res := <-done; res.Status != agentloop.StatusCancelled || time.Since(began) > 250*time.Millisecond {
+		t.Errorf("cancelled: %s after %v", res.Status, time.Since(began))
+	}
 }
 
 // A server that changes a tool after a person, or a rule, allowed it, is not obeyed.

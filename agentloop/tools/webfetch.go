@@ -83,7 +83,7 @@ func mayReach(r *agentloop.ToolRun, u *url.URL) (policy.HostGrant, error) {
 		return how, nil
 	}
 	switch reason := r.Decision().Reason.(type) {
-	case policy.UserReason:
+	case policy.UserReason, policy.HookReason: // who was asked, and answered
 		return policy.HostByStar, nil
 	case policy.RuleReason:
 		if reason.Kind == policy.AllowRule {
