@@ -2,6 +2,7 @@ package agentloop
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 )
@@ -56,15 +57,50 @@ type Events struct {
 	mu      sync.Mutex
 	last    int64
 	ring    []Event // at most keptEvents, oldest first
-	readers map[*Subscription]chan Event
+	bytes   int64   // in ring
+	readers map[*Subscription]*reader
+	memory  *userMemory
 	closed  bool
 
 	silent bool // nobody reads them, and none is kept
 }
 
-func newEvents(now func() time.Time) *Events {
-	return &Events{now: now, readers: map[*Subscription]chan Event{}}
+func newEvents(now func() time.Time, memory *userMemory) *Events {
+	return &Events{now: now, readers: map[*Subscription]*reader{}, memory: memory}
 }
+
+// reader is the other side of a Subscription.
+type reader struct {
+	c       chan Event
+	sizes   []int64 // of what may still be in c, oldest first
+	waiting int64   // their sum
+}
+
+// settle forgets what the reader took.
+func (r *reader) settle() {
+	for len(r.sizes) > len(r.c) {
+		r.waiting -= r.sizes[0]
+		r.sizes = r.sizes[1:]
+	}
+}
+
+// send hands an event over, or reports that the reader fell too far behind.
+func (r *reader) send(ev Event) bool {
+	r.settle()
+	n := ev.bytes()
+	if r.waiting > 0 && r.waiting+n > maxReader {
+		return false
+	}
+	select {
+	case r.c <- ev:
+		r.sizes, r.waiting = append(r.sizes, n), r.waiting+n
+		return true
+	default:
+		return false
+	}
+}
+
+func (ev Event) bytes() int64 { return entryBytes + int64(len(ev.Data)) }
 
 // Subscription is one reader of events.
 type Subscription struct {
@@ -94,19 +130,32 @@ func (e *Events) Publish(kind string, data any) {
 	}
 	e.last++
 	ev := Event{ID: e.last, Type: kind, Time: e.now().UTC(), Data: text}
-	if len(e.ring) == keptEvents {
-		copy(e.ring, e.ring[1:])
-		e.ring = e.ring[:keptEvents-1]
-	}
-	e.ring = append(e.ring, ev)
-	for s, c := range e.readers {
-		select {
-		case c <- ev:
-		default:
+	e.add(ev)
+	for s, r := range e.readers {
+		if !r.send(ev) {
 			delete(e.readers, s)
-			close(c)
+			close(r.c)
 		}
 	}
+}
+
+// add keeps an event, and lets go of the oldest ones beyond the bounds. The last one
+// is always kept.
+func (e *Events) add(ev Event) {
+	e.ring = append(e.ring, ev)
+	e.bytes += ev.bytes()
+	most := int64(maxRing)
+	if e.memory.addEvents(ev.bytes()) {
+		most = smallRing
+	}
+	gone, freed := 0, int64(0)
+	for len(e.ring)-gone > 1 && (len(e.ring)-gone > keptEvents || e.bytes-freed > most) {
+		freed += e.ring[gone].bytes()
+		gone++
+	}
+	e.ring = slices.Delete(e.ring, 0, gone)
+	e.bytes -= freed
+	e.memory.addEvents(-freed)
 }
 
 // PublishTransient hands an event to those who read now. It is not kept, has the id
@@ -122,9 +171,9 @@ func (e *Events) PublishTransient(kind string, data any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ev := Event{ID: e.last, Type: kind, Time: e.now().UTC(), Data: text}
-	for _, c := range e.readers {
-		if len(c) < cap(c)/2 { // the other half is for events that are kept
-			c <- ev
+	for _, r := range e.readers {
+		if r.settle(); len(r.c) < cap(r.c)/2 && r.waiting < maxReader/2 { // the other half is for events that are kept
+			r.send(ev)
 		}
 	}
 }
@@ -149,7 +198,11 @@ func (e *Events) Subscribe(after int64) *Subscription {
 	if e.closed {
 		close(c)
 	} else {
-		e.readers[s] = c
+		r := &reader{c: c}
+		for _, ev := range missing {
+			r.sizes, r.waiting = append(r.sizes, ev.bytes()), r.waiting+ev.bytes()
+		}
+		e.readers[s] = r
 	}
 	return s
 }
@@ -165,9 +218,9 @@ func (e *Events) Last() int64 {
 func (s *Subscription) Close() {
 	s.from.mu.Lock()
 	defer s.from.mu.Unlock()
-	if c, ok := s.from.readers[s]; ok {
+	if r, ok := s.from.readers[s]; ok {
 		delete(s.from.readers, s)
-		close(c)
+		close(r.c)
 	}
 }
 
@@ -176,8 +229,10 @@ func (e *Events) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	for s, c := range e.readers {
+	e.memory.addEvents(-e.bytes) // what is left goes with the session
+	e.bytes = 0
+	for s, r := range e.readers {
 		delete(e.readers, s)
-		close(c)
+		close(r.c)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestEventsResumeWithoutGapOrRepetition(t *testing.T) {
-	e := newEvents(time.Now)
+	e := newEvents(time.Now, nil)
 	for i := range 10 {
 		e.Publish("x", i)
 	}
@@ -27,7 +27,7 @@ func TestEventsResumeWithoutGapOrRepetition(t *testing.T) {
 }
 
 func TestEventsAreBoundedAndSayWhatIsMissed(t *testing.T) {
-	e := newEvents(time.Now)
+	e := newEvents(time.Now, nil)
 	for range keptEvents + 5 {
 		e.Publish("x", nil)
 	}

@@ -48,6 +48,8 @@ type PolicyInForce struct {
 	// TrustsHook reports whether a person trusted exactly this content of a file
 	// that a hook of a checkout starts. Nil trusts nothing.
 	TrustsHook func(path string, content []byte) bool
+	// FileBytes is the size of the files that it was read from.
+	FileBytes int64
 	// Changed reports whether what the policy was read from is not what it was. It
 	// is called with the rights of the peer. Nil: it never changes.
 	Changed func() bool

@@ -35,6 +35,7 @@ type Session struct {
 	revision atomic.Int64
 
 	keeping    sync.Mutex // held while the Store is told of the session
+	written    int64      // the change that the Store has; guarded by keeping
 	looking    sync.Mutex // held while its policy is read
 	look       policyLook
 	installing sync.Mutex // held while a policy is put in force
@@ -54,7 +55,9 @@ type Session struct {
 	closed    string // the reason, once it is
 	idle      chan struct{}
 
-	models sessionModels
+	models           sessionModels
+	unsaved          int64 // counts the changes of what the Store keeps
+	held, heldPolicy int64 // bytes, of what its user may hold
 
 	tasks   taskTable // in the background
 	servers serverTable
@@ -77,6 +80,8 @@ type sessionParts struct {
 	now         func() time.Time
 	// reload reads the policy again. Nil: it stays as it is.
 	reload func(context.Context, *Session) error
+	// memory counts what the user's sessions hold; nil counts nothing.
+	memory *userMemory
 	// changed keeps the state of the session. Nil: it is not kept.
 	changed func(*Session) error
 }
@@ -91,7 +96,7 @@ func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
 
 func newSession(id string, peer Peer, r SessionRequest, parts sessionParts) *Session {
 	secrets := NewRedactor(r.Environ)
-	return &Session{id: id, peer: peer, request: r, parts: parts, created: parts.now().UTC(), events: newEvents(parts.now),
+	return &Session{id: id, peer: peer, request: r, parts: parts, created: parts.now().UTC(), events: newEvents(parts.now, parts.memory),
 		secrets: secrets, kept: &keptMask{base: secrets}, calls: map[string]*liveCall{}, turns: map[string]*liveTurn{}}
 }
 
@@ -440,10 +445,14 @@ func (s *Session) addRule(kind policy.Kind, pattern, reason, by string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.engine.AddRule(rule); err != nil {
+	if err := s.holdRule(own); err != nil {
 		return err
 	}
+	if err := s.engine.AddRule(rule); err != nil {
+		return errors.Join(err, s.hold(-own.bytes()))
+	}
 	s.own = append(s.own, own)
+	s.unsaved++
 	s.revision.Add(1)
 	return nil
 }
@@ -452,12 +461,14 @@ func (s *Session) addRule(kind policy.Kind, pattern, reason, by string) error {
 // one. Rules of policy files are not removed here.
 func (s *Session) RemoveRule(kind policy.Kind, pattern string) (bool, error) {
 	s.mu.Lock()
-	n := len(s.own)
+	n, had := len(s.own), rulesBytes(s.own)
 	s.own = slices.DeleteFunc(s.own, func(r SessionRule) bool { return r.Kind == kind.String() && r.Pattern == pattern })
 	if len(s.own) == n {
 		s.mu.Unlock()
 		return false, nil
 	}
+	_ = s.hold(rulesBytes(s.own) - had)
+	s.unsaved++
 	_, err := s.engine.RemoveRule(kind, pattern, policy.SourceSession)
 	s.revision.Add(1)
 	s.mu.Unlock()
@@ -488,6 +499,7 @@ func (s *Session) SetMode(m policy.Mode) error {
 		return err
 	}
 	s.mode = m.String()
+	s.unsaved++
 	if m != old {
 		s.revision.Add(1)
 	}
@@ -497,20 +509,31 @@ func (s *Session) SetMode(m policy.Mode) error {
 	return s.keep()
 }
 
-// keep writes the state to the store.
+// keep writes the state to the store, with what others changed meanwhile: of many who
+// change it at once most find their change written.
 func (s *Session) keep() error {
 	if s.parts.changed == nil {
 		return nil
 	}
+	s.mu.Lock()
+	mine := s.unsaved
+	s.mu.Unlock()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.mu.Lock()
-	closed := s.closed
+	closed, now := s.closed, s.unsaved
 	s.mu.Unlock()
 	if closed != "" && closed != shutdown {
 		return ErrSessionClosed
 	}
-	return s.parts.changed(s)
+	if mine > 0 && s.written >= mine {
+		return nil
+	}
+	if err := s.parts.changed(s); err != nil {
+		return err
+	}
+	s.written = now
+	return nil
 }
 
 // Generation counts the policies of the session: it changes when one was read

@@ -56,9 +56,9 @@ type SessionsOptions struct {
 type Sessions struct {
 	o SessionsOptions
 
-	mu     sync.Mutex
-	live   map[string]*Session
-	counts map[int]int // by uid, also those that are being made
+	mu    sync.Mutex
+	live  map[string]*Session
+	users map[int]*userMemory // also of sessions that are being made
 }
 
 // maxSessionsPerUID bounds what one user can make the daemon remember.
@@ -75,7 +75,7 @@ func NewSessions(o SessionsOptions) (*Sessions, error) {
 	if o.MaxPerUID == 0 {
 		o.MaxPerUID = maxSessionsPerUID
 	}
-	return &Sessions{o: o, live: map[string]*Session{}, counts: map[int]int{}}, nil
+	return &Sessions{o: o, live: map[string]*Session{}, users: map[int]*userMemory{}}, nil
 }
 
 func (m *Sessions) parts() sessionParts {
@@ -101,6 +101,7 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 	s.greeting = m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"}).Context
 	if err := s.keep(); err != nil {
 		m.o.Hooks.DropSession(s)
+		s.release()
 		m.forget(peer.UID(), "")
 		return nil, err
 	}
@@ -112,11 +113,23 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 func (m *Sessions) reserve(uid int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.counts[uid] >= m.o.MaxPerUID {
-		return fmt.Errorf("%w: uid %d has %d; close one", ErrTooManySessions, uid, m.counts[uid])
+	u := m.users[uid]
+	if u == nil {
+		u = &userMemory{}
+		m.users[uid] = u
 	}
-	m.counts[uid]++
+	if u.sessions >= m.o.MaxPerUID {
+		return fmt.Errorf("%w: uid %d has %d; close one", ErrTooManySessions, uid, u.sessions)
+	}
+	u.sessions++
 	return nil
+}
+
+// memoryOf counts what a user's sessions hold; the user has one at least.
+func (m *Sessions) memoryOf(uid int) *userMemory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.users[uid]
 }
 
 func (m *Sessions) add(s *Session) {
@@ -130,10 +143,13 @@ func (m *Sessions) add(s *Session) {
 func (m *Sessions) forget(uid int, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.counts[uid]--; m.counts[uid] <= 0 {
-		delete(m.counts, uid)
+	if u := m.users[uid]; u != nil {
+		if u.sessions--; u.sessions <= 0 {
+			delete(m.users, uid)
+		}
 	}
-	if _, ok := m.live[id]; ok {
+	if s, ok := m.live[id]; ok {
+		s.release()
 		delete(m.live, id)
 		m.o.Metrics.add(-1, "sandboxd_sessions")
 	}
@@ -148,15 +164,21 @@ func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionReq
 		peer.Caller.Environ = r.Environ
 	}
 	r.Cwd, r.Environ = peer.Caller.Cwd, peer.Caller.Environ
-	s := newSession(id, peer, r, m.parts())
+	parts := m.parts()
+	parts.memory = m.memoryOf(peer.UID())
+	s := newSession(id, peer, r, parts)
 	s.SetProviderKeys(r.Keys)
 	defer func() {
 		if err != nil {
 			m.o.Hooks.DropSession(s)
+			s.release()
 		}
 	}()
 	if kept != nil {
 		s.created, s.own = kept.Created, slices.Clone(kept.Rules)
+	}
+	if err := s.hold(requestBytes(r) + rulesBytes(s.own)); err != nil {
+		return nil, err
 	}
 	var ws Workspace
 	var wsErr error
@@ -186,6 +208,9 @@ func (m *Sessions) load(ctx context.Context, s *Session) error {
 	var loadErr, installErr error
 	err := s.asUser(func() {
 		if p, loadErr = m.o.Load(ctx, s.peer, r); loadErr == nil {
+			loadErr = s.holdPolicy(p)
+		}
+		if loadErr == nil {
 			installErr = s.install(p)
 		}
 	})

@@ -31,8 +31,8 @@ func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionReque
 	if err != nil {
 		return agentloop.PolicyInForce{}, err
 	}
-	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID()),
-		Changed: watchFiles(e, r.Environ, began)}
+	out := agentloop.PolicyInForce{Config: cfg, Grant: agentloop.GrantWithFlags(e.Grant(), r.Grant, e.ManagedLimits()), ManagedLimits: e.ManagedLimits(), ManagedGrant: e.ManagedGrant(), TrustsHook: trustsHook(r.Environ, peer.UID())}
+	out.Changed, out.FileBytes = watchFiles(e, r.Environ, began)
 	out.Agent, out.ManagedAgent = agentConfig(e.Agent, e.Limits), agentConfig(e.ManagedAgent(), e.ManagedDenials())
 	for _, root := range r.Grant.Paths {
 		if root.Access == policy.GrantRead || root.Access == policy.GrantWrite {

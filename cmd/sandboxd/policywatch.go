@@ -33,12 +33,13 @@ const sameTick = 10 * time.Millisecond
 // watchFiles returns what tells that a file of e, which was read from began on, is
 // not what it was. The files are those of one session, some ten at most, and are
 // forgotten with it: there is no table that one user could fill for others.
-func watchFiles(e *settings.Effective, environ []string, began time.Time) func() bool {
+func watchFiles(e *settings.Effective, environ []string, began time.Time) (changed func() bool, bytes int64) {
 	stamps := map[string]stamp{}
 	unsure := false
 	note := func(path string) stamp {
 		s := stampOf(path)
 		stamps[path] = s
+		bytes += int64(s.size)
 		// Changed while it was read, or so shortly before that another change shows
 		// in no stamp.
 		age := began.UnixNano() - s.ctime
@@ -63,5 +64,5 @@ func watchFiles(e *settings.Effective, environ []string, began time.Time) func()
 			}
 		}
 		return false
-	}
+	}, bytes
 }

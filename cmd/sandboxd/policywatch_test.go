@@ -59,7 +59,10 @@ func TestChangedPolicyIsNoticed(t *testing.T) {
 			if tt.during != nil {
 				must(tt.during(dir))
 			}
-			changed := watchFiles(e, []string{"HOME=/", "XDG_STATE_HOME=" + dir + "/state"}, began)
+			changed, bytes := watchFiles(e, []string{"HOME=/", "XDG_STATE_HOME=" + dir + "/state"}, began)
+			if tt.during == nil && bytes != 1 {
+				t.Errorf("the files have %d bytes", bytes)
+			}
 			if tt.after != nil {
 				if changed() {
 					t.Error("before anything happened")
