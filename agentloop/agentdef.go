@@ -41,7 +41,12 @@ type AgentDef struct {
 	// the project, Trusted: a person trusted exactly this content.
 	File              string
 	Checkout, Trusted bool
+
+	content []byte // of the file
 }
+
+// Content is what was read of the file: what a person trusts.
+func (d AgentDef) Content() []byte { return d.content }
 
 // AgentDefError reports a definition that cannot be used, with its place.
 type AgentDefError struct {

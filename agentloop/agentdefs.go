@@ -81,6 +81,16 @@ func (s *Session) AgentDefs(ctx context.Context) ([]AgentDef, []error) {
 	return list, problems
 }
 
+// CheckoutAgentDefs returns the definitions that arrived with a checkout, with the
+// rights of this process, for whoever asks a person to trust one.
+func CheckoutAgentDefs(workspace string) (defs []AgentDef) {
+	for _, dir := range checkoutAgents {
+		found, _ := agentDefsIn(workspace, dir, true, nil)
+		defs = append(defs, found...)
+	}
+	return defs
+}
+
 // rank orders definitions of one name.
 func (d AgentDef) rank() int {
 	switch {
@@ -150,7 +160,7 @@ func agentDefsIn(root, dir string, checkout bool, trusts func(string, []byte) bo
 			problems = append(problems, err)
 			continue
 		}
-		def.Checkout = checkout
+		def.Checkout, def.content = checkout, text
 		def.Trusted = !checkout || trusts != nil && trusts(file, text)
 		defs = append(defs, def)
 	}

@@ -94,6 +94,10 @@ func (p *program) trust(c *cli.Context) error {
 func (p *program) showLoosened(e *settings.Effective, files []fileToTrust) {
 	any := false
 	for _, f := range files {
+		if f.agent != "" {
+			any = true
+			p.note("trust", fmt.Sprintf("sub-agent %s: its prompt is an instruction, and the model that it names is used; it allows nothing", oneLine(f.agent)))
+		}
 		if f.hook != "" {
 			any = true
 			p.note("trust", fmt.Sprintf("hook %s runs %s, %d bytes", oneLine(f.hook), oneLine(f.path), len(f.content)))
@@ -136,7 +140,8 @@ func (p *program) confirmTrust(ctx context.Context, files []fileToTrust) error {
 type fileToTrust struct {
 	path    string
 	content []byte
-	hook    string // the command of the hook that names a program; empty: a policy
+	hook    string // the command of the hook that names a program
+	agent   string // the sub-agent that it defines; empty with hook: a policy
 }
 
 // filesToTrust returns the named project files, or all, as they were read for e.
@@ -151,7 +156,7 @@ func filesToTrust(e *settings.Effective, paths, digests []string) ([]fileToTrust
 	for _, path := range paths {
 		content, ok := e.ProjectContent(path)
 		if !ok {
-			return nil, misuse("name "+settings.ProjectFile+" or a file that it extends; another project needs --workspace",
+			return nil, misuse("name "+settings.ProjectFile+", a file that it extends, a program of a hook or a definition of a sub-agent; another project needs --workspace",
 				"%s is no policy file of %s, or it changed while it was read", path, e.Workspace)
 		}
 		if len(digests) > 0 && !slices.Contains(digests, settings.Digest(content)) {

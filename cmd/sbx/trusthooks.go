@@ -11,13 +11,18 @@ import (
 )
 
 // allToTrust returns the named files, or all: the project's policy files, and the
-// programs of the project that hooks name.
+// programs of the project that hooks name. Definitions of sub-agents are named.
 func (p *program) allToTrust(e *settings.Effective, paths, digests []string) ([]fileToTrust, error) {
 	programs, err := p.hookPrograms(e)
 	if err != nil {
 		return nil, err
 	}
 	all := len(paths) == 0
+	if !all { // a prompt is trusted by name alone
+		for _, d := range agentloop.CheckoutAgentDefs(e.Workspace) {
+			programs = append(programs, fileToTrust{path: d.File, content: d.Content(), agent: d.Name})
+		}
+	}
 	isProgram := func(path string) bool {
 		return slices.ContainsFunc(programs, func(f fileToTrust) bool { return f.path == path })
 	}
@@ -72,7 +77,7 @@ func (p *program) hookPrograms(e *settings.Effective) ([]fileToTrust, error) {
 		}
 		for _, f := range found {
 			if !slices.ContainsFunc(files, func(have fileToTrust) bool { return have.path == f.Path }) {
-				files = append(files, fileToTrust{f.Path, f.Content, h.Command})
+				files = append(files, fileToTrust{path: f.Path, content: f.Content, hook: h.Command})
 			}
 		}
 	}
