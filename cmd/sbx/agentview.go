@@ -121,7 +121,7 @@ func (v *turnView) event(e agentloop.Event) {
 			v.output(d)
 		}
 	case agentloop.EventTurnResult:
-		if d, err := api.TurnData[agentloop.TurnResultBlock](e); err == nil {
+		if d, err := api.ResultData(e); err == nil {
 			v.result(d)
 		}
 	case agentloop.EventTurnRetry:

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"sandboxd/agentloop"
+	"sandboxd/policy"
 	"sandboxd/cmd/sandboxd/api"
 )
 
@@ -29,6 +30,7 @@ func event(t testing.TB, kind string, data any) agentloop.Event {
 // hostileTurn puts hostile text into every field of every event of a turn.
 func hostileTurn(t testing.TB, text string) []agentloop.Event {
 	args, _ := json.Marshal(map[string]string{"command": text})
+	verdict := &policy.Decision{Verdict: policy.Deny, Reason: policy.SafetyReason{Check: text, Text: text}} // every result has one
 	return []agentloop.Event{
 		event(t, agentloop.EventTurnStep, agentloop.TurnStep{Step: 1, Max: 8}),
 		event(t, agentloop.EventTurnText, agentloop.TurnText{Text: "said " + text}),
@@ -38,8 +40,8 @@ func hostileTurn(t testing.TB, text string) []agentloop.Event {
 		event(t, agentloop.EventCallDecided, map[string]any{"call_id": "a", "tool": text, "agent_name": text, "verdict": text,
 			"reason": map[string]any{"type": text, "pattern": text, "text": text, "name": text}}),
 		event(t, agentloop.EventTurnOutput, agentloop.TurnOutput{CallID: "c", Text: text + "\n" + text}),
-		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: text, Status: agentloop.Status(text), Text: text}),
-		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "d", Tool: text, Status: agentloop.StatusOK, Diff: "--- a\n+" + text + "\n@@ " + text}),
+		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: text, Status: agentloop.Status(text), Text: text, Verdict: verdict}),
+		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "d", Tool: text, Status: agentloop.StatusOK, Diff: "--- a\n+" + text + "\n@@ " + text, Verdict: verdict}),
 		event(t, agentloop.EventTurnRetry, agentloop.TurnRetry{Attempt: 1, Wait: time.Second, Error: text}),
 		event(t, agentloop.EventTurnNotice, agentloop.TurnNotice{Kind: text, Text: text}),
 		event(t, agentloop.EventTurnCompact, agentloop.TurnCompaction{Kind: text}),
@@ -138,7 +140,8 @@ func TestOneLineForACall(t *testing.T) {
 		event(t, agentloop.EventCallDecided, map[string]any{"call_id": "a", "tool": "run_bash", "verdict": "allow", "reason": map[string]any{"type": "rule", "kind": "allow", "pattern": "run_bash(go test *)"}}),
 		event(t, agentloop.EventTurnOutput, agentloop.TurnOutput{CallID: "c", Text: "FA"}),
 		event(t, agentloop.EventTurnOutput, agentloop.TurnOutput{CallID: "c", Text: "IL\n" + strings.Repeat("x\n", 100)}),
-		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: "run_bash", Status: agentloop.StatusFail, Text: "exited 1\nmore"}),
+		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: "run_bash", Status: agentloop.StatusFail, Text: "exited 1\nmore",
+			Verdict: &policy.Decision{Verdict: policy.Allow, Reason: policy.DefaultReason{Text: "tested"}}}),
 		event(t, agentloop.EventCallDecided, map[string]any{"call_id": "b", "tool": "run_bash", "agent_name": "lead/worker", "verdict": "deny",
 			"args": map[string]any{"command": "rm -rf /"}, "reason": map[string]any{"type": "headless", "text": "nobody"}}),
 	} {

@@ -143,3 +143,14 @@ func TurnData[T any](e agentloop.Event) (T, error) {
 	err := json.Unmarshal(e.Data, &v)
 	return v, err
 }
+
+// ResultData is TurnData of [agentloop.EventTurnResult], without the decision:
+// its reason is of one of many types, and stands in the event call.decided.
+func ResultData(e agentloop.Event) (agentloop.TurnResultBlock, error) {
+	var v struct {
+		agentloop.TurnResultBlock
+		Verdict json.RawMessage `json:"decision"`
+	}
+	err := json.Unmarshal(e.Data, &v)
+	return v.TurnResultBlock, err
+}
