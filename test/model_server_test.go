@@ -327,7 +327,7 @@ func joinTexts(content json.RawMessage) string {
 func pieces(s string) []string {
 	var out []string
 	for len(s) > 0 {
-		n := min(len(s), 7)
+		n := min(len(s), max(7, len(s)/1000)) // of a long text longer ones
 		for n < len(s) && s[n]&0xc0 == 0x80 { // JSON needs whole characters
 			n++
 		}

@@ -1,0 +1,370 @@
+package test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adversary is a model that misbehaves, with what must become of it. Each is played
+// over a real wire protocol to sbx agent and sandboxd, in a workspace of its own
+// that holds secret.txt, which is denied, beside out/outside.txt.
+type adversary struct {
+	name  string
+	setup func(s *scene)
+	// flags are more flags of sbx agent.
+	flags []string
+	// replies are the answers of the model, one a request; then it says "done".
+	replies func(s *scene) []modelReply
+	// play stands in place of replies; n counts the requests from 0.
+	play func(s *scene, n int, r modelRequest) modelReply
+	// end is the reason; empty: completed. code is the exit status.
+	end  string
+	code int
+	// told must be in what the model was told, in any of its results.
+	told []string
+	// unkept: its answer is so large that the turn ends without it.
+	unkept bool
+	// left are the files that the run leaves in the workspace, with their content.
+	left map[string]string
+	// after looks at the rest.
+	after func(s *scene, o adversaryEnd)
+}
+
+// adversaryEnd is what came of an adversary.
+type adversaryEnd struct {
+	result
+	reason   string
+	calls    []modelCall            // all that the model asked for
+	results  map[string]modelResult // by the id of the call
+	requests []modelRequest
+	rows     []auditRow
+}
+
+type auditRow struct {
+	Tool   string `json:"tool_name"`
+	Call   string `json:"call_id"`
+	Status string `json:"status"`
+	Agent  string `json:"agent_name"`
+}
+
+// texts are all results, as the model was told.
+func (o adversaryEnd) texts() string {
+	var all []string
+	for _, id := range slices.Sorted(maps.Keys(o.results)) {
+		all = append(all, o.results[id].Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// ran lists the tools whose calls came to run, by the audit log.
+func (o adversaryEnd) ran() []string {
+	var list []string
+	for _, r := range o.rows {
+		if (r.Status == "ok" || r.Status == "fail") && r.Tool != "turn" && r.Tool != "session" {
+			list = append(list, r.Tool)
+		}
+	}
+	return list
+}
+
+func use(tool string, args object) modelCall { return modelCall{Tool: tool, Args: args} }
+
+func raw(tool, args string) modelCall { return modelCall{Tool: tool, Raw: args} }
+
+func bash(script string) modelCall { return use("run_bash", object{"command": script}) }
+
+// oneByOne are answers with one call each.
+func oneByOne(calls ...modelCall) []modelReply {
+	var list []modelReply
+	for _, c := range calls {
+		list = append(list, modelReply{Calls: []modelCall{c}})
+	}
+	return list
+}
+
+// atOnce is one answer with all calls.
+func atOnce(calls ...modelCall) []modelReply { return []modelReply{{Calls: calls}} }
+
+// playAll plays adversaries against a daemon of their own.
+func playAll(t *testing.T, list []adversary) {
+	t.Helper()
+	t.Parallel()
+	d := startDaemon(t, users()[len(users())-1])
+	var tokens []string
+	for i, a := range list {
+		t.Run(a.name, func(t *testing.T) { tokens = append(tokens, d.playOne(t, a, i%2)) })
+	}
+	if r := d.sbxTo(d, "audit", "verify"); r.Code != 0 {
+		t.Errorf("audit verify: %s%s", r.Stdout, r.Stderr)
+	}
+	d.everywhereBut("", append(tokens, modelKey)...)
+}
+
+// playOne returns the secret of the run.
+func (d *daemonRun) playOne(t *testing.T, a adversary, wire int) string {
+	s := newScene(t, d.uid, "full")
+	s.must(os.Chmod(s.file(s.Home+"/.config/sandboxd/policy.toml", agentPolicy), 0o600))
+	s.file(s.Work+"/secret.txt", s.Token+"\n")
+	s.file(s.Work+"/notes.txt", "one\ntwo\nthree\n")
+	s.file(s.Out+"/outside.txt", s.Token+"\n")
+	if a.setup != nil {
+		a.setup(s)
+	}
+	n, replies := -1, []modelReply(nil)
+	if a.replies != nil {
+		replies = a.replies(s)
+	}
+	var asked []modelCall
+	m := startModel(t, func(r modelRequest) modelReply {
+		n++
+		reply := modelReply{Text: "done"}
+		if a.play != nil {
+			reply = a.play(s, n, r)
+		} else if n < len(replies) {
+			reply = replies[n]
+		}
+		for i := range reply.Calls { // ids, here, so that the test knows them too
+			reply.Calls[i].ID = fmt.Sprintf("call_%03d_%03d", n, i)
+		}
+		asked = append(asked, reply.Calls...)
+		return reply
+	})
+	before := []map[string]string{s.tree(s.Work), s.tree(s.Out), s.tree(s.Home)}
+	children := d.descendants()
+	w := wires[wire]
+	c := s.toDaemon(d, append([]string{"agent", "--provider", w.provider, "--base-url", m.URL + w.path, "--model", "local-model",
+		"--json", "--no-ask", "--deny", s.Work + "/secret.txt"}, append(slices.Clone(a.flags), "do it")...)...)
+	c.Env = append(c.Env, w.keyVariable+"="+modelKey)
+	r := s.finish(c)
+	o := adversaryEnd{result: r, calls: asked, requests: m.requests(), results: map[string]modelResult{}}
+	session, conversation := "", ""
+	for line := range strings.Lines(r.Stdout) {
+		var e struct {
+			Type string `json:"type"`
+			Data struct {
+				Session      string `json:"session_id"`
+				Conversation string `json:"conversation_id"`
+				Reason       any    `json:"reason"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("no event: %v: %.300q", err, line)
+		}
+		session, conversation = cmp.Or(session, e.Data.Session), cmp.Or(conversation, e.Data.Conversation)
+		if e.Type == "turn.ended" {
+			o.reason, _ = e.Data.Reason.(string)
+		}
+	}
+	for _, q := range o.requests {
+		_, results := q.calls()
+		maps.Copy(o.results, results)
+	}
+	if want := cmp.Or(a.end, "completed"); o.reason != want || r.Code != a.code {
+		t.Errorf("it ended with %q, exit %d, want %q, %d\n%s\n%s", o.reason, r.Code, want, a.code, clip(o.texts()), clip(r.Stderr))
+	}
+	o.rows = d.auditRows(t, session)
+	for _, part := range a.told {
+		if !strings.Contains(o.texts(), part) {
+			t.Errorf("the model was not told %q: %.2000s", part, o.texts())
+		}
+	}
+	d.nothingLeaked(s, o, children, before, a.left)
+	if !a.unkept {
+		d.nothingLost(s, o, conversation)
+	}
+	if a.after != nil {
+		a.after(s, o)
+	}
+	return s.Token
+}
+
+func (d *daemonRun) auditRows(t *testing.T, session string) (rows []auditRow) {
+	t.Helper()
+	if session == "" {
+		t.Fatal("no event names the session")
+	}
+	r := d.sbxTo(d, "audit", "--json", "--session", session, "--limit", "5000")
+	for line := range strings.Lines(r.Stdout) {
+		var row auditRow
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatalf("audit: %v: %s", err, line)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// nothingLeaked: no process is left, no file outside changed, the workspace holds
+// what it held and what is named, and the secret went nowhere.
+func (d *daemonRun) nothingLeaked(s *scene, o adversaryEnd, children []int, before []map[string]string, left map[string]string) {
+	s.Helper()
+	ended := false
+	for range 300 {
+		if ended = len(without(d.descendants(), children)) == 0; ended {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !ended {
+		for _, pid := range without(d.descendants(), children) {
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			s.Errorf("process %d is left: %q", pid, text)
+		}
+	}
+	want := maps.Clone(before[0])
+	for name, content := range left {
+		want[name] = content
+	}
+	sameTree(s, "the workspace", s.tree(s.Work), want)
+	sameTree(s, "outside", s.tree(s.Out), before[1])
+	home := s.tree(s.Home)
+	maps.DeleteFunc(home, func(name, _ string) bool { // what every run has
+		return slices.Contains([]string{".cache", ".local", ".local/state"}, name) ||
+			strings.HasPrefix(name, ".cache/sandboxd") || strings.HasPrefix(name, ".local/state/sandboxd")
+	})
+	sameTree(s, "the home", home, before[2])
+	seen, _ := json.Marshal(o.requests)
+	for where, text := range map[string]string{"what the model received": string(seen), "standard output": o.Stdout, "standard error": o.Stderr} {
+		if at := strings.Index(text, s.Token); at >= 0 {
+			s.Errorf("the secret is in %s: ...%q", where, text[max(0, at-300):at])
+		}
+		if strings.Contains(text, modelKey) && where != "what the model received" {
+			s.Errorf("the key is in %s", where)
+		}
+	}
+}
+
+// nothingLost: the conversation is kept whole, each call with one result, and each
+// call that began has its end in the audit log.
+func (d *daemonRun) nothingLost(s *scene, o adversaryEnd, conversation string) {
+	s.Helper()
+	r := s.sbxTo(d, "sessions", "export", conversation)
+	if r.Code != 0 {
+		s.Fatalf("export %q: %d %s", conversation, r.Code, r.Stderr)
+	}
+	if leaks(s, r) {
+		s.Error("the secret is in the conversation")
+	}
+	results := map[string]int{}
+	for line := range strings.Lines(r.Stdout) {
+		var e struct {
+			Kind  string `json:"kind"`
+			Block struct {
+				Call string `json:"call_id"`
+			} `json:"block"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			s.Fatalf("export: %v: %.300s", err, line)
+		}
+		if e.Kind == "result" {
+			results[e.Block.Call]++
+		}
+	}
+	for _, c := range o.calls {
+		if results[c.ID] != 1 {
+			s.Errorf("the call %s of %.60q has %d results in the conversation", c.ID, c.Tool, results[c.ID])
+		}
+	}
+	began, over := map[string]bool{}, map[string]bool{}
+	for _, row := range o.rows {
+		switch row.Status {
+		case "allow":
+			began[row.Call] = true
+		case "ok", "fail", "cancelled", "timeout", "interrupted":
+			over[row.Call] = true
+		}
+	}
+	for id := range began {
+		if !over[id] {
+			s.Errorf("the call %s was allowed and has no end in the audit log", id)
+		}
+	}
+}
+
+// tree is what stands below dir: names with type, mode and content.
+func (s *scene) tree(dir string) map[string]string {
+	s.Helper()
+	all := map[string]string{}
+	s.must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		switch target, _ := os.Readlink(path); {
+		case e.IsDir():
+			all[name] = "directory"
+		case e.Type().IsRegular():
+			all[name] = s.content(path)
+		default:
+			all[name] = e.Type().String() + " " + target
+		}
+		return nil
+	}))
+	return all
+}
+
+func sameTree(s *scene, where string, got, want map[string]string) {
+	s.Helper()
+	for name, content := range got {
+		if w, there := want[name]; !there || w != content {
+			s.Errorf("%s: %s holds %.200q, want %.200q (%v)", where, name, content, w, there)
+		}
+	}
+	for name := range want {
+		if _, there := got[name]; !there {
+			s.Errorf("%s: %s is gone", where, name)
+		}
+	}
+}
+
+// descendants are the processes below the daemon, without its keepers of workspaces.
+func (d *daemonRun) descendants() []int {
+	parents := map[int]int{}
+	names, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		at := strings.LastIndexByte(string(text), ')')
+		if err != nil || at < 0 {
+			continue
+		}
+		var pid, parent int
+		var state string
+		if _, err := fmt.Sscan(filepath.Base(filepath.Dir(name)), &pid); err != nil {
+			continue
+		}
+		if _, err := fmt.Sscan(string(text[at+1:]), &state, &parent); err == nil && state != "Z" {
+			parents[pid] = parent
+		}
+	}
+	var list []int
+	for pid := range parents {
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || strings.HasPrefix(string(text), "sbx-keeper") {
+			continue // it stays as long as the daemon does
+		}
+		for p := pid; p > 1; p = parents[p] {
+			if parents[p] == d.cmd.Process.Pid {
+				list = append(list, pid)
+				break
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func without(list, these []int) []int {
+	return slices.DeleteFunc(slices.Clone(list), func(pid int) bool {
+		return slices.Contains(these, pid) || unix.Kill(pid, 0) != nil
+	})
+}
