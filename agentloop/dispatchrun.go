@@ -18,6 +18,8 @@ func (h *handling) call(ctx context.Context) {
 	case ctx.Err() != nil:
 		h.res.Status = StatusCancelled
 		err = errors.Join(err, cancelCause(ctx))
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrSessionClosed): // it ended when it was asked to
+		h.res.Status = StatusCancelled
 	case err != nil, h.res.Exec != nil && h.res.Exec.ExitCode != 0:
 		h.res.Status = StatusFail
 	default:

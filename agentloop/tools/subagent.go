@@ -71,6 +71,9 @@ func (subagentTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, err
 	if end.Text != "" {
 		return end.Text, fmt.Errorf("the sub-agent ended before it had answered (%s): %s", end.Reason, end.Error)
 	}
+	if end.Reason == agentloop.EndCancelled {
+		return "", fmt.Errorf("the sub-agent gave no answer: %w", agentloop.ErrCancelled)
+	}
 	return "", fmt.Errorf("the sub-agent gave no answer (%s): %s", end.Reason, end.Error)
 }
 

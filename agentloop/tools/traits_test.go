@@ -163,7 +163,7 @@ func TestInterruptedQuestionIsTakenBack(t *testing.T) {
 			interrupt(w, stop)
 			select {
 			case res := <-done:
-				if took := time.Since(began); took > 250*time.Millisecond || res.Status != agentloop.StatusCancelled && res.Status != agentloop.StatusFail {
+				if took := time.Since(began); took > 250*time.Millisecond || res.Status != agentloop.StatusCancelled {
 					t.Errorf("%s after %v: %s", res.Status, took, res.Error)
 				}
 			case <-time.After(5 * time.Second):
@@ -270,4 +270,64 @@ func TestCancelledMemoryIsWhole(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("a stopped holder is waited for %v", took)
 	}
+}
+
+// A cancellation in the middle of a sub-agent's command ends the child's loop and
+// the command; both conversations are whole, and go on (requirement 20).
+func TestCancelledSubAgentLeavesAWholeConversation(t *testing.T) {
+	w := newWorld(t, nil)
+	mark := "66." + fmt.Sprint(os.Getpid())
+	cancel := func() {
+		for range 400 { // the command of the child runs
+			if processWith(mark) != "" {
+				w.s.Cancel("test")
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		t.Error("the child's command did not start")
+	}
+	a, _ := w.agent(
+		calls("subagent", policy.Args{"prompt": "wait for it"}),
+		calls("run_bash", policy.Args{"command": "sleep " + mark}, func() { go cancel() }),
+		says("here again"))
+	began := time.Now()
+	end := a.Run(t.Context(), "go", nil)
+	if took := time.Since(began); end.Reason != agentloop.EndCancelled || took > 6*time.Second {
+		t.Errorf("%+v after %v", end, took)
+	}
+	if left := processWith(mark); left != "" {
+		t.Errorf("%s is left", left)
+	}
+	if tasks := w.s.LiveCalls(); len(tasks) != 0 {
+		t.Errorf("calls are left: %v", tasks)
+	}
+	open := map[string]bool{}
+	for _, m := range a.Messages() {
+		for _, b := range m.Blocks {
+			switch b.Kind {
+			case agentloop.BlockToolUse:
+				open[b.CallID] = true
+			case agentloop.BlockToolResult:
+				delete(open, b.CallID)
+			}
+		}
+	}
+	if len(open) != 0 || result(a).Status != agentloop.StatusCancelled {
+		t.Errorf("without a result: %v; the last one %+v", open, result(a))
+	}
+	if end := a.Run(t.Context(), "again", nil); end.Reason != agentloop.EndCompleted || end.Text != "here again" {
+		t.Errorf("the next turn: %+v", end)
+	}
+}
+
+// processWith finds a live process by a word of its command line.
+func processWith(word string) string {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if data, _ := os.ReadFile(f); strings.HasPrefix(string(data), "sleep\x00"+word) {
+			return f
+		}
+	}
+	return ""
 }
