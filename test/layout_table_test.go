@@ -46,10 +46,14 @@ var plan = map[string]room{
 	"cmd/sbx":                {imports: []string{"*"}, owns: []string{cliLib}},
 	"test":                   {},
 	testRoom:                 {},
+	modelRoom:                {imports: []string{"agentloop"}},
 }
 
 // testRoom says what tests need of their host. Tests of every room may import it.
 const testRoom = "test/require"
+
+// modelRoom plays a model for tests, which may import it, too.
+const modelRoom = "test/model"
 
 // topLevel names what may stand in the root of the tree besides the rooms. The
 // last two are what go build leaves there.

@@ -51,6 +51,8 @@ func TestLayoutCheckFindsPlantedViolations(t *testing.T) {
 			"landlock/up_test.go: landlock may not import exec"},
 		{"a program that uses what tests need", "policy/need.go", "package policy\nimport _ \"sandboxd/test/require\"\n",
 			"policy/need.go: policy may not import test/require"},
+		{"a program that uses the model of tests", "policy/play.go", "package policy\nimport _ \"sandboxd/test/model\"\n",
+			"policy/play.go: policy may not import test/model"},
 		{"dependency of another room", "policy/dep.go", "package policy\nimport _ \"" + goLandlock + "/landlock\"\n",
 			"policy/dep.go: " + goLandlock + " belongs to landlock"},
 		{"a starter of processes", "policy/start.go", "package policy\nimport x \"os/exec\"\n",
@@ -195,7 +197,7 @@ func checkImport(imported, dir string, isTest bool, r room, plan map[string]room
 	}
 	if ours, ok := strings.CutPrefix(imported, module); ok {
 		// An external test package imports the room it tests; test looks at all.
-		if ours == dir || isTest && (dir == "test" || ours == testRoom) ||
+		if ours == dir || isTest && (dir == "test" || ours == testRoom || ours == modelRoom) ||
 			slices.Contains(r.imports, ours) || slices.Contains(r.imports, "*") {
 			return ""
 		}

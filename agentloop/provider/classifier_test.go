@@ -54,7 +54,7 @@ func judged(t *testing.T, p wireProtocol, s *wireServer, asker *person, edit fun
 	return e
 }
 
-func scored(p wireProtocol, answer string) reply { return events(p.say(spoken{text: answer})...) }
+func scored(p wireProtocol, answer string) reply { return events(p.Say(spoken{Text: answer})...) }
 
 // Rows 154, 155 and 158 with a model behind the real protocols.
 func TestModeAutoAsksTheModel(t *testing.T) {
@@ -78,10 +78,10 @@ func TestModeAutoAsksTheModel(t *testing.T) {
 			{"prose", scored(p, `It is safe. {"score":1,"reason":"a"}`), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
 			{"two objects", scored(p, `{"score":1,"reason":"a"}{"score":1,"reason":"a"}`), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
 			{"beyond 1", scored(p, `{"score":2,"reason":"a"}`), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
-			{"a call of a tool", events(p.say(spoken{calls: []spokenCall{{"c", "run_bash", "{}"}}, stop: agentloop.StopTools})...), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
-			{"cut off by its length", events(p.say(spoken{text: `{"score":1,"reason":"a"}`, stop: agentloop.StopLength})...), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
-			{"a wrong key", status(401, p.refusal("authentication_error", "no")), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
-			{"a stream that ends", events(p.say(spoken{text: `{"score":1,"reason":"a"}`})[:3]...), policy.BashCall("./deploy x", ""), policy.Deny, "user", -1},
+			{"a call of a tool", events(p.Say(spoken{Calls: []spokenCall{callOf("c", "run_bash", "{}")}, Stop: agentloop.StopTools})...), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
+			{"cut off by its length", events(p.Say(spoken{Text: `{"score":1,"reason":"a"}`, Stop: agentloop.StopLength})...), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
+			{"a wrong key", status(401, p.Refusal("authentication_error", "no")), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
+			{"a stream that ends", events(p.Say(spoken{Text: `{"score":1,"reason":"a"}`})[:3]...), policy.BashCall("./deploy x", ""), policy.Deny, "user", -1},
 			{"no answer in time", hang(nil), policy.BashCall("./deploy x", ""), policy.Deny, "user", 2},
 		} {
 			t.Run(tt.name, func(t *testing.T) {

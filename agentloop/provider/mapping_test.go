@@ -37,7 +37,7 @@ func assistant(b ...agentloop.Block) agentloop.Message {
 // sent is what a server receives for a conversation.
 func sent(t testing.TB, p wireProtocol, r agentloop.ModelRequest) wireRequest {
 	t.Helper()
-	s := &wireServer{replies: []reply{events(p.say(spoken{text: "fine"})...)}}
+	s := &wireServer{replies: []reply{events(p.Say(spoken{Text: "fine"})...)}}
 	return sentTo(t, p, s, r)
 }
 
@@ -47,7 +47,7 @@ func turns(p wireProtocol, body map[string]any) (out []string) {
 	obj := func(v any) map[string]any { m, _ := v.(map[string]any); return m }
 	text := func(v any) string { s, _ := v.(string); return s }
 	line := func(parts ...string) { out = append(out, strings.Join(parts, "|")) }
-	switch p.name {
+	switch p.Name {
 	case provider.Anthropic:
 		for _, m := range list(body["messages"]) {
 			role := text(obj(m)["role"])
@@ -142,7 +142,7 @@ func TestConversationsAreRepairedBeforeTheyAreSent(t *testing.T) {
 					got[i] = made.ReplaceAllString(got[i], "call_X")
 				}
 				want := tt.want
-				if p.name == provider.OpenAI { // one text for each message
+				if p.Name == provider.OpenAI { // one text for each message
 					want = mergedTexts(want)
 					got = mergedTexts(got)
 				}
@@ -237,7 +237,7 @@ func randomConversation(r *rand.Rand) (out []agentloop.Message) {
 
 func TestNoConversationIsSentBroken(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		s := newWireServer(t, events(p.say(spoken{text: "fine"})...))
+		s := newWireServer(t, events(p.Say(spoken{Text: "fine"})...))
 		for seed := range 400 {
 			r := ask()
 			r.Messages = randomConversation(rand.New(rand.NewPCG(uint64(seed), 1)))
@@ -267,11 +267,11 @@ func sentTo(t testing.TB, p wireProtocol, s *wireServer, r agentloop.ModelReques
 
 func TestThoughtsGoBackToTheirOwnModelOnly(t *testing.T) {
 	for _, p := range protocols() {
-		if p.name == provider.OpenAI {
+		if p.Name == provider.OpenAI {
 			continue // the protocol takes none
 		}
-		t.Run(p.name, func(t *testing.T) {
-			s := newWireServer(t, events(p.say(workingAnswer)...), events(p.say(spoken{text: "fine"})...))
+		t.Run(p.Name, func(t *testing.T) {
+			s := newWireServer(t, events(p.Say(workingAnswer)...), events(p.Say(spoken{Text: "fine"})...))
 			c := dial(t, p, s, quick)
 			r := ask()
 			a, err := c.Stream(t.Context(), r, nil)
@@ -292,17 +292,17 @@ func TestThoughtsGoBackToTheirOwnModelOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := turns(p, s.received()[1].body)
-			want := []string{"user|text||hello", "assistant|thinking||c2lnbmVk", "assistant|text||" + workingAnswer.text, `assistant|use|call_a|run_bash{"command":"go test ./... # \"q\" ü"}`,
+			want := []string{"user|text||hello", "assistant|thinking||c2lnbmVk", "assistant|text||" + workingAnswer.Text, `assistant|use|call_a|run_bash{"command":"go test ./... # \"q\" ü"}`,
 				`assistant|use|call_b|read_file{"path":"a.go"}`, "user|result|call_a|ok", "user|result|call_b|package a"}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 			for _, other := range protocols() {
-				if other.name == p.name {
+				if other.Name == p.Name {
 					continue
 				}
 				if all := sent(t, other, r).raw; strings.Contains(all, "c2lnbmVk") || strings.Contains(all, "naïvely") {
-					t.Errorf("%s got the thoughts of %s", other.name, p.name)
+					t.Errorf("%s got the thoughts of %s", other.Name, p.Name)
 				}
 			}
 		})
@@ -331,11 +331,11 @@ func TestToolsStayDeclaredWhenTheyMayNotBeUsed(t *testing.T) {
 		r.NoTools, r.NoThinking = true, true
 		body := sent(t, p, r).body
 		if tools, _ := body["tools"].([]any); len(tools) != 1 {
-			t.Errorf("%s: tools %v", p.name, body["tools"])
+			t.Errorf("%s: tools %v", p.Name, body["tools"])
 		}
 		choice, _ := json.Marshal(body["tool_choice"])
-		if want := map[string]string{provider.Anthropic: `{"type":"none"}`}[p.name]; string(choice) != want && (want != "" || string(choice) != `"none"`) {
-			t.Errorf("%s: tool_choice %s", p.name, choice)
+		if want := map[string]string{provider.Anthropic: `{"type":"none"}`}[p.Name]; string(choice) != want && (want != "" || string(choice) != `"none"`) {
+			t.Errorf("%s: tool_choice %s", p.Name, choice)
 		}
 	}
 }
@@ -347,10 +347,10 @@ func TestSchemasOfToolsAreObjects(t *testing.T) {
 			r.Tools = []agentloop.ToolSchema{{Name: "t", Parameters: json.RawMessage(schema)}}
 			raw := sent(t, p, r).raw
 			if !strings.Contains(raw, `"type":"object"`) || !strings.Contains(raw, `"properties":{`) {
-				t.Errorf("%s %q: %s", p.name, schema, raw)
+				t.Errorf("%s %q: %s", p.Name, schema, raw)
 			}
 			if strings.Contains(schema, "required") && !(strings.Contains(raw, `"required":["a"]`) && strings.Contains(raw, `"additionalProperties":false`)) {
-				t.Errorf("%s lost a part of the schema: %s", p.name, raw)
+				t.Errorf("%s lost a part of the schema: %s", p.Name, raw)
 			}
 		}
 	}
@@ -365,7 +365,7 @@ func FuzzMapping(f *testing.F) {
 			r := ask()
 			r.Messages, r.System = messages, []string{text}
 			if err := judge(p, turns(p, sent(t, p, r).body)); err != nil {
-				t.Fatalf("%s: %v", p.name, err)
+				t.Fatalf("%s: %v", p.Name, err)
 			}
 		}
 	})

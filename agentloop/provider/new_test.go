@@ -26,7 +26,7 @@ func inProcess(t testing.TB, p wireProtocol, s *wireServer) (agentloop.Provider,
 		own = httptest.NewServer(s)
 		s.Server = own
 	}
-	c, _, err := provider.New(agentloop.AgentConfig{Provider: p.name, Model: "m", BaseURL: s.URL, KeyEnv: "KEY"}, environ{"KEY": testKey}.lookup, quick)
+	c, _, err := provider.New(agentloop.AgentConfig{Provider: p.Name, Model: "m", BaseURL: s.URL, KeyEnv: "KEY"}, environ{"KEY": testKey}.lookup, quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestScriptIsReadByTheCaller(t *testing.T) {
 // one of its users.
 func TestNothingOfThisProcessIsSent(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		trap := newWireServer(t, events(p.say(spoken{text: "trapped"})...))
+		trap := newWireServer(t, events(p.Say(spoken{Text: "trapped"})...))
 		const secret = "daemon-secret"
 		home := t.TempDir()
 		for _, dir := range []string{".config/anthropic", ".anthropic", ".config/openai"} {
@@ -139,9 +139,9 @@ func TestNothingOfThisProcessIsSent(t *testing.T) {
 		} {
 			t.Setenv(name, value)
 		}
-		s := newWireServer(t, events(p.say(spoken{text: "fine"})...))
+		s := newWireServer(t, events(p.Say(spoken{Text: "fine"})...))
 		for _, key := range []string{"", "KEY"} {
-			cfg := agentloop.AgentConfig{Provider: p.name, Model: "m", BaseURL: s.URL, KeyEnv: key}
+			cfg := agentloop.AgentConfig{Provider: p.Name, Model: "m", BaseURL: s.URL, KeyEnv: key}
 			c, _, err := provider.New(cfg, environ{"KEY": testKey}.lookup, quick)
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestNothingOfThisProcessIsSent(t *testing.T) {
 			want := map[string]string{"Authorization": "", "X-Api-Key": ""}
 			switch {
 			case key == "":
-			case p.name == provider.Anthropic:
+			case p.Name == provider.Anthropic:
 				want["X-Api-Key"] = testKey
 			default:
 				want["Authorization"] = "Bearer " + testKey
@@ -183,9 +183,9 @@ func TestNothingOfThisProcessIsSent(t *testing.T) {
 // A proxy is that of the user's environment.
 func TestTheProxyIsThatOfTheUser(t *testing.T) {
 	p := protocols()[1]
-	proxy := newWireServer(t, events(p.say(spoken{text: "by proxy"})...))
+	proxy := newWireServer(t, events(p.Say(spoken{Text: "by proxy"})...))
 	env := environ{"HTTP_PROXY": proxy.URL}
-	c, _, err := provider.New(agentloop.AgentConfig{Provider: p.name, Model: "m", BaseURL: "http://models.invalid/v1"}, env.lookup, quick)
+	c, _, err := provider.New(agentloop.AgentConfig{Provider: p.Name, Model: "m", BaseURL: "http://models.invalid/v1"}, env.lookup, quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,14 +214,14 @@ func TestAKeyOverPlainHTTPStaysOnThisHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &wireServer{replies: []reply{events(p.say(spoken{text: "fine"})...)}}
+	s := &wireServer{replies: []reply{events(p.Say(spoken{Text: "fine"})...)}}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Listener.Close()
 	s.Listener = l
 	s.Start()
 	defer s.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	cfg := agentloop.AgentConfig{Provider: p.name, Model: "m", BaseURL: "http://" + other + ":" + port}
+	cfg := agentloop.AgentConfig{Provider: p.Name, Model: "m", BaseURL: "http://" + other + ":" + port}
 	if _, _, err := provider.New(cfg, environ{"ANTHROPIC_API_KEY": testKey}.lookup, quick); err == nil {
 		t.Error("a key for another host was taken")
 	}
@@ -236,10 +236,10 @@ func TestAKeyOverPlainHTTPStaysOnThisHost(t *testing.T) {
 
 func TestKeysGoOverTLS(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		s := &wireServer{replies: []reply{events(p.say(spoken{text: "fine"})...)}}
+		s := &wireServer{replies: []reply{events(p.Say(spoken{Text: "fine"})...)}}
 		s.Server = httptest.NewTLSServer(s)
 		defer s.Close()
-		cfg := agentloop.AgentConfig{Provider: p.name, Model: "m", BaseURL: s.URL, KeyEnv: "KEY"}
+		cfg := agentloop.AgentConfig{Provider: p.Name, Model: "m", BaseURL: s.URL, KeyEnv: "KEY"}
 		env := environ{"KEY": testKey}
 		c, _, err := provider.New(cfg, env.lookup, quick)
 		if err != nil {

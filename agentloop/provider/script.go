@@ -125,6 +125,8 @@ const (
 	// maxScriptBytes bounds a script: the time of the YAML parser grows with the
 	// square of some inputs.
 	maxScriptBytes = 64 << 10
+	// maxScriptNesting bounds it, too: eight seconds for 65,000 brackets.
+	maxScriptNesting = 500
 	// maxScriptTimes bounds what is repeated in one answer, maxScriptSaid its text.
 	maxScriptTimes = 10_000
 	maxScriptSaid  = 64 << 20
@@ -135,6 +137,9 @@ const (
 func ParseScript(data []byte) (*Script, error) {
 	if len(data) > maxScriptBytes {
 		return nil, fmt.Errorf("a script has at most %d bytes, this one has %d", maxScriptBytes, len(data))
+	}
+	if nested(data) > maxScriptNesting {
+		return nil, errors.New("the script is nested too deep")
 	}
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
@@ -154,6 +159,28 @@ func ParseScript(data []byte) (*Script, error) {
 		return nil, yamlError(err)
 	}
 	return &s, s.Compile()
+}
+
+// nested is a bound of how deep a document is nested: by brackets, or by the marks
+// of lists and keys on one line. Brackets within texts count, too.
+func nested(data []byte) int {
+	deepest, open, marks, start := 0, 0, 0, true
+	for i, c := range data {
+		switch {
+		case c == '\n':
+			marks, start = 0, true
+		case c == '[' || c == '{':
+			open++
+		case (c == ']' || c == '}') && open > 0:
+			open--
+		case start && (c == '-' || c == '?' || c == ':') && (i+1 == len(data) || data[i+1] == ' '):
+			marks++
+		case c != ' ':
+			start = false
+		}
+		deepest = max(deepest, open, marks)
+	}
+	return deepest
 }
 
 // refFinder finds the first anchor or alias.

@@ -151,9 +151,17 @@ func TestScriptIsCheckedWhenItIsRead(t *testing.T) {
 		{"unknown stop", "steps: [{say: a, stop: never}]", "want one of"},
 		{"other without a pattern", "others: [{steps: [{say: a}]}]", "match is missing"},
 		{"too many calls", "steps: [{calls: [{tool: a, times: 6000}, {tool: b, times: 6000}]}]", "at most"},
+		{"too many brackets", "steps: " + strings.Repeat("[", 60_000), "nested too deep"},
+		{"too many lists", strings.Repeat("- ", 32_000), "nested too deep"},
 		{"too large", "steps: [{say: " + strings.Repeat("a", 70_000) + "}]", "at most"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			start := time.Now()
+			defer func() {
+				if d := time.Since(start); d > time.Second {
+					t.Errorf("took %v", d)
+				}
+			}()
 			if _, err := provider.ParseScript([]byte(tt.script)); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}

@@ -17,14 +17,14 @@ import (
 )
 
 var workingAnswer = spoken{
-	thinking: "The tests first, naïvely.", signature: "c2lnbmVk", text: "I run the tests. ✓ dönè",
-	calls: []spokenCall{{"call_a", "run_bash", `{"command":"go test ./... # \"q\" ü"}`}, {"call_b", "read_file", `{"path":"a.go"}`}},
-	usage: agentloop.Usage{Input: 11, CacheRead: 7, CacheWrite: 5, Output: 3}, stop: agentloop.StopTools,
+	Thinking: "The tests first, naïvely.", Signature: "c2lnbmVk", Text: "I run the tests. ✓ dönè",
+	Calls: []spokenCall{callOf("call_a", "run_bash", `{"command":"go test ./... # \"q\" ü"}`), callOf("call_b", "read_file", `{"path":"a.go"}`)},
+	Usage: agentloop.Usage{Input: 11, CacheRead: 7, CacheWrite: 5, Output: 3}, Stop: agentloop.StopTools,
 }
 
 func TestAnswerIsThatOfTheWire(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		s := newWireServer(t, events(p.say(workingAnswer)...))
+		s := newWireServer(t, events(p.Say(workingAnswer)...))
 		var text, thinking strings.Builder
 		var tools []string
 		a, err := dial(t, p, s, quick).Stream(t.Context(), ask(), func(d agentloop.ModelDelta) {
@@ -37,36 +37,36 @@ func TestAnswerIsThatOfTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text.String() != workingAnswer.text || thinking.String() != workingAnswer.thinking || !reflect.DeepEqual(tools, []string{"run_bash", "read_file"}) {
+		if text.String() != workingAnswer.Text || thinking.String() != workingAnswer.Thinking || !reflect.DeepEqual(tools, []string{"run_bash", "read_file"}) {
 			t.Errorf("pieces: text %q, thinking %q, tools %q", text.String(), thinking.String(), tools)
 		}
-		if a.Stop != agentloop.StopTools || a.Usage != workingAnswer.usage || a.Message.Usage == nil || *a.Message.Usage != a.Usage || a.Message.Model != "served" || a.ID == "" {
+		if a.Stop != agentloop.StopTools || a.Usage != workingAnswer.Usage || a.Message.Usage == nil || *a.Message.Usage != a.Usage || a.Message.Model != "served" || a.ID == "" {
 			t.Errorf("answer %+v", a)
 		}
-		if a.Message.Text() != workingAnswer.text {
+		if a.Message.Text() != workingAnswer.Text {
 			t.Errorf("text %q", a.Message.Text())
 		}
 		for i, u := range a.Message.Uses() {
-			if want := workingAnswer.calls[i]; u.CallID != want.id || u.Tool != want.name || u.Args != want.args || u.Origin != agentloop.OriginModel {
+			if want := workingAnswer.Calls[i]; u.CallID != want.ID || u.Tool != want.Name || u.Args != want.Args || u.Origin != agentloop.OriginModel {
 				t.Errorf("use %+v, want %+v", u, want)
 			}
 		}
 		if n := len(a.Message.Uses()); n != 2 {
 			t.Errorf("%d uses", n)
 		}
-		if got := s.received()[0]; got.path != p.path {
-			t.Errorf("path %q, want %q", got.path, p.path)
+		if got := s.received()[0]; got.path != p.Path {
+			t.Errorf("path %q, want %q", got.path, p.Path)
 		}
 	})
 }
 
 func TestManyCallsOfOneAnswerKeepTheirOrder(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		a := spoken{stop: agentloop.StopTools}
+		a := spoken{Stop: agentloop.StopTools}
 		for i := range 200 {
-			a.calls = append(a.calls, spokenCall{fmt.Sprintf("c%d", i), "read_file", fmt.Sprintf(`{"path":"f%d"}`, i)})
+			a.Calls = append(a.Calls, callOf(fmt.Sprintf("c%d", i), "read_file", fmt.Sprintf(`{"path":"f%d"}`, i)))
 		}
-		got, err := dial(t, p, newWireServer(t, events(p.say(a)...)), quick).Stream(t.Context(), ask(), nil)
+		got, err := dial(t, p, newWireServer(t, events(p.Say(a)...)), quick).Stream(t.Context(), ask(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestManyCallsOfOneAnswerKeepTheirOrder(t *testing.T) {
 			t.Fatalf("%d uses", len(uses))
 		}
 		for i, u := range uses {
-			if u.Args != a.calls[i].args || u.CallID != a.calls[i].id {
+			if u.Args != a.Calls[i].Args || u.CallID != a.Calls[i].ID {
 				t.Fatalf("use %d is %+v", i, u)
 			}
 		}
@@ -85,7 +85,7 @@ func TestManyCallsOfOneAnswerKeepTheirOrder(t *testing.T) {
 func TestMalformedArgumentsStayAsTheyAre(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
 		for _, args := range []string{`{"path": `, `[1,2]`, `"text"`, `{"a":1}{"b":2}`, "not json\x00\u2028", `{"a":"` + strings.Repeat("x", 200_000)} {
-			s := newWireServer(t, events(p.say(spoken{calls: []spokenCall{{"c", "read_file", args}}, stop: agentloop.StopTools})...))
+			s := newWireServer(t, events(p.Say(spoken{Calls: []spokenCall{callOf("c", "read_file", args)}, Stop: agentloop.StopTools})...))
 			got, err := dial(t, p, s, quick).Stream(t.Context(), ask(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -108,8 +108,8 @@ func retries(n *int) func(agentloop.ModelDelta) {
 
 func TestErrorsAreToldByKind(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		good := events(p.say(spoken{text: "fine"})...)
-		half := p.say(workingAnswer)[:5]
+		good := events(p.Say(spoken{Text: "fine"})...)
+		half := p.Say(workingAnswer)[:5]
 		for _, tt := range []struct {
 			name     string
 			reply    reply
@@ -117,16 +117,16 @@ func TestErrorsAreToldByKind(t *testing.T) {
 			attempts int
 			text     string
 		}{
-			{"wrong key", status(401, p.refusal("authentication_error", "invalid x-api-key")), agentloop.ModelBadKey, 1, "check the key in KEY"},
-			{"no right", status(403, p.refusal("permission_error", "not yours")), agentloop.ModelBadKey, 1, "not yours"},
-			{"unknown model", status(404, p.refusal("not_found_error", "model: m")), agentloop.ModelUnknown, 1, "model"},
-			{"too long by words", status(400, p.refusal("invalid_request_error", "prompt is too long: 200001 tokens")), agentloop.ModelTooLong, 1, "compact"},
-			{"too long by code", status(400, p.refusal("context_length_exceeded", "no")), agentloop.ModelTooLong, 1, "compact"},
-			{"too large", status(413, p.refusal("request_too_large", "no")), agentloop.ModelTooLong, 1, ""},
-			{"bad request", status(400, p.refusal("invalid_request_error", "messages.0: odd")), agentloop.ModelBadRequest, 1, "messages.0: odd"},
-			{"rate limit", status(429, p.refusal("rate_limit_error", "slow down")), agentloop.ModelRateLimited, 3, "slow down"},
-			{"quota", status(429, p.refusal("insufficient_quota", "pay")), agentloop.ModelRateLimited, 1, "pay"},
-			{"overloaded", status(529, p.refusal("overloaded_error", "busy")), agentloop.ModelOverloaded, 3, "busy"},
+			{"wrong key", status(401, p.Refusal("authentication_error", "invalid x-api-key")), agentloop.ModelBadKey, 1, "check the key in KEY"},
+			{"no right", status(403, p.Refusal("permission_error", "not yours")), agentloop.ModelBadKey, 1, "not yours"},
+			{"unknown model", status(404, p.Refusal("not_found_error", "model: m")), agentloop.ModelUnknown, 1, "model"},
+			{"too long by words", status(400, p.Refusal("invalid_request_error", "prompt is too long: 200001 tokens")), agentloop.ModelTooLong, 1, "compact"},
+			{"too long by code", status(400, p.Refusal("context_length_exceeded", "no")), agentloop.ModelTooLong, 1, "compact"},
+			{"too large", status(413, p.Refusal("request_too_large", "no")), agentloop.ModelTooLong, 1, ""},
+			{"bad request", status(400, p.Refusal("invalid_request_error", "messages.0: odd")), agentloop.ModelBadRequest, 1, "messages.0: odd"},
+			{"rate limit", status(429, p.Refusal("rate_limit_error", "slow down")), agentloop.ModelRateLimited, 3, "slow down"},
+			{"quota", status(429, p.Refusal("insufficient_quota", "pay")), agentloop.ModelRateLimited, 1, "pay"},
+			{"overloaded", status(529, p.Refusal("overloaded_error", "busy")), agentloop.ModelOverloaded, 3, "busy"},
 			{"server error without a body", status(503, ""), agentloop.ModelOverloaded, 3, "503"},
 			{"server error that is a page", status(502, "<html>\x1b[31mBad\nGateway</html>"), agentloop.ModelOverloaded, 3, "[31mBad Gateway"},
 			{"told not to come back", status(500, "", "X-Should-Retry", "false"), agentloop.ModelOverloaded, 1, ""},
@@ -136,15 +136,15 @@ func TestErrorsAreToldByKind(t *testing.T) {
 			}, agentloop.ModelBadAnswer, 1, "text/html"},
 			{"no stream", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprint(w, p.refusal("x", "streaming is off"))
+				fmt.Fprint(w, p.Refusal("x", "streaming is off"))
 			}, agentloop.ModelBadAnswer, 1, "streaming is off"},
 			{"cut before the first piece", abort(events(half[0])), agentloop.ModelCut, 3, ""},
 			{"ended before the first piece", events(half[0]), agentloop.ModelCut, 3, "in the middle"},
 			{"cut after it", abort(events(half...)), agentloop.ModelCut, 1, ""},
 			{"ended after it", events(half...), agentloop.ModelCut, 1, "in the middle"},
 			{"no JSON", events(half[0], "event: message_delta\ndata: {oops\n\n"), agentloop.ModelBadAnswer, 1, "no JSON"},
-			{"overload in the stream", events(half[0], p.failing("overloaded_error", "full house")), agentloop.ModelOverloaded, 3, "full house"},
-			{"overload after a piece", events(append(half, p.failing("overloaded_error", "full house"))...), agentloop.ModelCut, 1, "full house"},
+			{"overload in the stream", events(half[0], p.Failing("overloaded_error", "full house")), agentloop.ModelOverloaded, 3, "full house"},
+			{"overload after a piece", events(append(half, p.Failing("overloaded_error", "full house"))...), agentloop.ModelCut, 1, "full house"},
 			{"connection refused", abort(nil), agentloop.ModelUnreachable, 3, ""},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestErrorsAreToldByKind(t *testing.T) {
 				if !ok {
 					t.Fatalf("error %T %v", err, err)
 				}
-				if e.Kind != tt.kind || e.Attempts != tt.attempts || e.Provider != p.name {
+				if e.Kind != tt.kind || e.Attempts != tt.attempts || e.Provider != p.Name {
 					t.Errorf("%+v, want kind %s after %d", e, tt.kind, tt.attempts)
 				}
 				if told != tt.attempts-1 || len(s.received()) != tt.attempts {
@@ -183,8 +183,8 @@ func TestErrorsAreToldByKind(t *testing.T) {
 
 func TestRetryAfterIsObeyedWithinItsBound(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		good := events(p.say(spoken{text: "fine"})...)
-		busy := p.refusal("rate_limit_error", "slow down")
+		good := events(p.Say(spoken{Text: "fine"})...)
+		busy := p.Refusal("rate_limit_error", "slow down")
 		for _, tt := range []struct {
 			name, header, value string
 			least, most         time.Duration
@@ -213,7 +213,7 @@ func TestRetryAfterIsObeyedWithinItsBound(t *testing.T) {
 
 func TestCancelEndsARequestAtOnce(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		half := p.say(workingAnswer)[:5]
+		half := p.Say(workingAnswer)[:5]
 		for name, r := range map[string]reply{
 			"no answer":    hang(nil),
 			"in a stream":  hang(events(half...)),
@@ -236,7 +236,7 @@ func TestCancelEndsARequestAtOnce(t *testing.T) {
 
 func TestSilentAndEndlessStreamsEnd(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		half := p.say(workingAnswer)[:5]
+		half := p.Say(workingAnswer)[:5]
 		o := quick
 		o.Silence = 200 * time.Millisecond
 		start := time.Now()
@@ -317,7 +317,7 @@ func TestHugeAnswersAreBounded(t *testing.T) {
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
-		other := newWireServer(t, events(p.say(spoken{text: "fine"})...))
+		other := newWireServer(t, events(p.Say(spoken{Text: "fine"})...))
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			s := newWireServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/elsewhere", code) })
 			_, err := dial(t, p, s, quick).Stream(t.Context(), ask(), nil)
@@ -341,11 +341,11 @@ func TestRefusedPartsAreLeftOut(t *testing.T) {
 	} {
 		t.Run(tt.name+" "+tt.part, func(t *testing.T) {
 			for _, p := range protocols() {
-				if p.name != tt.name {
+				if p.Name != tt.name {
 					continue
 				}
-				good := events(p.say(spoken{text: "fine"})...)
-				s := newWireServer(t, status(400, p.refusal("invalid_request_error", tt.text)), good)
+				good := events(p.Say(spoken{Text: "fine"})...)
+				s := newWireServer(t, status(400, p.Refusal("invalid_request_error", tt.text)), good)
 				c := dial(t, p, s, quick)
 				r := ask()
 				r.Schema = []byte(`{"type":"object","properties":{}}`)
@@ -371,7 +371,7 @@ func TestRefusedPartsAreLeftOut(t *testing.T) {
 func TestAServerThatRefusesEverythingIsNotAskedForEver(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
 		all := "thinking output_config tool_choice max_completion_tokens stream_options reasoning_effort response_format prompt_cache_key include encrypted_content text.format max_output_tokens"
-		s := newWireServer(t, status(400, p.refusal("invalid_request_error", all)))
+		s := newWireServer(t, status(400, p.Refusal("invalid_request_error", all)))
 		_, err := dial(t, p, s, quick).Stream(t.Context(), ask(), nil)
 		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelBadRequest || len(s.received()) > 12 {
 			t.Errorf("%d requests: %v", len(s.received()), err)
