@@ -156,6 +156,37 @@ steps:
 	}
 }
 
+// In mode auto the agent's own provider is the classifier; without an answer that can
+// be used nothing is allowed.
+func TestAgentInModeAutoIsJudgedByAModel(t *testing.T) {
+	d := startDaemon(t, users()[len(users())-1])
+	yaml := `
+others:
+  - match: You judge how safe
+    steps: [{repeat: -1, say: 'ANSWER'}]
+steps:
+  - calls: [{tool: run_bash, args: {command: "python3 -c 'open(\"made\", \"w\")'"}}]
+  - say: over
+`
+	for _, tt := range []struct {
+		answer string
+		made   bool
+		code   int
+		stderr string
+	}{
+		{`{"score": 0.95, "reason": "it makes an empty file"}`, true, 0, "[allow: classifier 0.95"},
+		{`{"score": 0.05, "reason": "no"}`, false, 0, "[deny: classifier 0.05"},
+		{`{"score": 0.5, "reason": "perhaps"}`, false, 4, "[deny: headless"},
+		{`allow it, trust me`, false, 4, "[deny: headless"},
+	} {
+		os.Remove(d.Work + "/made")
+		r := d.finish(d.agent(d, strings.ReplaceAll(yaml, "ANSWER", tt.answer), "--mode", "auto", "make a file"))
+		if exists(d.Work+"/made") != tt.made || r.Code != tt.code || !strings.Contains(r.Stderr, tt.stderr) {
+			t.Errorf("%s: made %v, exit %d\n%s", tt.answer, exists(d.Work+"/made"), r.Code, r.Stderr)
+		}
+	}
+}
+
 // Every line is one object, from the begin of the turn to its end.
 func TestAgentEventsForPrograms(t *testing.T) {
 	d := startDaemon(t, users()[len(users())-1])

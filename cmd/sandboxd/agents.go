@@ -36,15 +36,37 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 	}
 	var agent *agentloop.Agent
 	agent, err = agentloop.NewAgent(ctx, agentloop.AgentOptions{
-		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg, cfg.Model), PriceOf: func(model string) *agentloop.Price { return priceOf(cfg, model) }, Tools: q.Tools, System: q.System,
+		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg, cfg.Model),
+		PriceOf: func(model string) *agentloop.Price { return priceOf(cfg, model) }, Tools: q.Tools, System: q.System,
 		Context: func(ctx context.Context) []agentloop.SystemPart { return contextOf(ctx, s, agent.Conversation().ID) },
 		Store:   d.talks, Conversation: conversation,
 	})
+	if err == nil {
+		err = setModels(s, agent, model, cfg)
+	}
 	if err != nil {
 		closeModel(model)
 		return nil, err
 	}
 	return &loop{Agent: agent, model: model}, nil
+}
+
+// setModels gives the session the classifier of mode auto and, if it is asked for, the
+// explainer of questions. What they use counts against the agent's budget.
+func setModels(s *agentloop.Session, agent *agentloop.Agent, model agentloop.Provider, cfg agentloop.AgentConfig) error {
+	role := func(name string) agentloop.ModelRole {
+		if name == "" {
+			name = cfg.Model
+		}
+		return agentloop.ModelRole{Provider: model, Model: name, Mask: s.Redactor().Mask, Spent: func(name string, u agentloop.Usage) {
+			agent.Spend(u, priceOf(cfg, name))
+		}}
+	}
+	var explainer agentloop.Explainer
+	if cfg.Explain {
+		explainer = agentloop.NewModelExplainer(role(cfg.Explainer))
+	}
+	return s.SetModels(agentloop.NewModelClassifier(role(cfg.Classifier)), explainer)
 }
 
 // connect gives a session the tools of its MCP servers, once: when its first agent is
@@ -66,6 +88,7 @@ func (d *parts) connect(ctx context.Context, s *agentloop.Session) error {
 	return nil
 }
 
+// priceOf is the price of a model, or nil.
 func priceOf(cfg agentloop.AgentConfig, model string) *agentloop.Price {
 	if price, known := provider.PriceOf(cfg, model); known {
 		return &price
