@@ -192,9 +192,21 @@ func TestAnchorsAreAppendOnly(t *testing.T) {
 			f.Close()
 		}
 	})
-	text, _ := d.get("/api/audit/verify")
-	if !strings.Contains(text, `"append_only":true`) {
-		require.NotHere(t, "this file system has no append-only files")
+	// Tried by the test itself: a daemon that does not do it must not pass for a file
+	// system that cannot.
+	probe, err := os.Create(d.state + "/probe")
+	d.must(err)
+	err = unix.IoctlSetPointerInt(int(probe.Fd()), unix.FS_IOC_SETFLAGS, 0x20) // FS_APPEND_FL
+	if err == nil {
+		d.must(unix.IoctlSetPointerInt(int(probe.Fd()), unix.FS_IOC_SETFLAGS, 0))
+	}
+	d.must(probe.Close())
+	d.must(os.Remove(d.state + "/probe"))
+	if err != nil {
+		require.NotHere(t, "this file system has no append-only files: ", err)
+	}
+	if text, _ := d.get("/api/audit/verify"); !strings.Contains(text, `"append_only":true`) {
+		t.Errorf("the daemon does not say that its anchors are append-only: %s", text)
 	}
 	if err := os.WriteFile(path, nil, 0o600); err == nil {
 		t.Error("the anchors were rewritten")
@@ -205,7 +217,9 @@ func TestAnchorsAreAppendOnly(t *testing.T) {
 	if r := d.execTo(d, nil, "true"); r.Code != 0 {
 		t.Errorf("a call: %+v", r)
 	}
-	if r := d.sbxTo(d, "daemon", "stop"); r.Code != 0 || strings.Count(d.content(path), "\n") < 2 {
+	r := d.sbxTo(d, "daemon", "stop")
+	d.cmd.Wait() // the last anchor is written when it ends
+	if r.Code != 0 || strings.Count(d.content(path), "\n") < 2 {
 		t.Errorf("%+v, anchors %s", r, d.content(path))
 	}
 }
