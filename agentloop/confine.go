@@ -107,6 +107,10 @@ func (s *Session) grantFor(r *ToolRun) (policy.Grant, []exec.Gap, error) {
 	in := at.force
 	g := in.Grant
 	g.Paths = slices.Concat(g.Paths, r.Call.Paths)
+	g.NoExecWrite = g.NoExecWrite || r.Call.NoExecWrite
+	if r.Call.NoNetwork {
+		g.Network = nil
+	}
 	overrideLimits(&g.Limits, r.Call.Limits, in.ManagedLimits)
 	if !in.Config.OnlyRules {
 		if err := r.limitTime(&g.Limits, in.Grant.Limits); err != nil {

@@ -26,6 +26,18 @@ func ClientCaller(uid, gid int, groups []int, cwd string, environ []string) (Cal
 	return c, warnings, err
 }
 
+// ClientDir is a directory that a client names, with its links resolved as far as the
+// client may see them.
+func ClientDir(c Caller, dir string) (string, error) {
+	dir = filepath.Clean(dir)
+	err := AsUser(c, func() {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+	})
+	return dir, err
+}
+
 // AsUser calls f with the rights of the caller's uid, gid and groups in the file
 // system. f runs on a thread of its own and must start no goroutine that opens
 // files: those would have the daemon's rights. When the rights cannot be taken on,

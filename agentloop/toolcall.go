@@ -33,6 +33,8 @@ type ToolCall struct {
 	// Paths are granted besides the policy's, each with its source (flags of the
 	// client). A peer's path is opened with the peer's rights.
 	Paths []policy.PathGrant
+	// NoNetwork and NoExecWrite hold this call tighter than the policy does.
+	NoNetwork, NoExecWrite bool
 
 	refusal *refusal // by the loop, before anything is decided
 }

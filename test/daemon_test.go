@@ -153,6 +153,10 @@ func (s *scene) execBody(more map[string]any, argv ...string) string {
 	for k, v := range more {
 		body[k] = v
 	}
+	if body["session_id"] != nil { // it has its own
+		delete(body, "env")
+		delete(body, "mode")
+	}
 	text, err := json.Marshal(body)
 	s.must(err)
 	return string(text)

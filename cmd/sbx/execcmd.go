@@ -67,6 +67,9 @@ func (p *program) execArgv(ctx context.Context, flags flagValues, argv []string)
 	}
 	q := p.execRequest(o, cwd)
 	q.Mode, q.Session, q.Detach = flags.String("mode"), flags.String("session"), flags.Bool("detach")
+	if q.Session != "" {
+		q.Env = nil // the session has its own
+	}
 	c := p.client(flags)
 	defer c.Close()
 	if q.Detach {

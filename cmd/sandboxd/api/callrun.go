@@ -29,8 +29,14 @@ func (s *Server) prepare(ctx context.Context, peer agentloop.Peer, q ExecRequest
 	}
 	c := &call{q: q, peer: peer, done: func() {}}
 	var err error
-	if c.peer.Caller, c.warn, err = agentloop.ClientCaller(peer.Caller.UID, peer.Caller.GID, peer.Caller.Groups, string(q.Cwd), Strings(q.Env)); err != nil {
+	if q.Session != "" {
+		// Who calls is the session's; only the directory is the call's.
+		c.peer.Caller.Cwd, err = agentloop.ClientDir(peer.Caller, string(q.Cwd))
+	} else if c.peer.Caller, c.warn, err = agentloop.ClientCaller(peer.Caller.UID, peer.Caller.GID, peer.Caller.Groups, string(q.Cwd), Strings(q.Env)); err != nil {
 		return nil, fault(CodeBadRequest, "", "%v", err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	q.Cwd = Text(c.peer.Caller.Cwd)
 	c.q = q
@@ -76,10 +82,9 @@ func (q *ExecRequest) toolCall() (agentloop.ToolCall, error) {
 	}
 	t.ID = "call-" + strings.ToLower(rand.Text()[:16])
 	if q.Session != "" {
-		// What the flags add goes with the call, since the session has its own.
-		l := q.Grant.Limits
-		t.Limits = policy.GrantLimits{Timeout: ownTime(l.TimeoutMS), CPU: ownTime(l.CPUMS), MemoryBytes: l.MemoryBytes,
-			Tasks: l.Tasks, FileBytes: l.FileBytes, OutputBytes: l.OutputBytes}
+		if err := q.inSession(&t); err != nil {
+			return t, err
+		}
 	}
 	return t, nil
 }
