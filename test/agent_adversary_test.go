@@ -22,6 +22,8 @@ import (
 type adversary struct {
 	name  string
 	setup func(s *scene)
+	// policy is added to the user's.
+	policy string
 	// flags are more flags of sbx agent.
 	flags []string
 	// replies are the answers of the model, one a request; then it says "done".
@@ -114,7 +116,7 @@ func playAll(t *testing.T, list []adversary) {
 // playOne returns the secret of the run.
 func (d *daemonRun) playOne(t *testing.T, a adversary, wire int) string {
 	s := newScene(t, d.uid, "full")
-	s.must(os.Chmod(s.file(s.Home+"/.config/sandboxd/policy.toml", agentPolicy), 0o600))
+	s.must(os.Chmod(s.file(s.Home+"/.config/sandboxd/policy.toml", agentPolicy+a.policy), 0o600))
 	s.file(s.Work+"/secret.txt", s.Token+"\n")
 	s.file(s.Work+"/notes.txt", "one\ntwo\nthree\n")
 	s.file(s.Out+"/outside.txt", s.Token+"\n")
