@@ -44,9 +44,7 @@ func (h *handling) post(ctx context.Context) {
 		h.res.Output = *chain.Output
 	}
 	h.res.Context = append(h.res.Context, chain.Context...)
-	if chain.StopLoop {
-		h.res.StopLoop = "hook " + chain.By + ": " + chain.Reason
-	}
+	h.res.StopLoop = chain.StopReason
 	text := ""
 	if chain.Blocked {
 		// It ran already; the model is told not to build on it.

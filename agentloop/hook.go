@@ -196,6 +196,8 @@ type HookChainResult struct {
 	Context          []string
 	Permission, Tool string
 	StopLoop         bool
+	// StopReason says which hook wanted StopLoop first, and why.
+	StopReason string
 	// Failed are hooks that failed and let pass.
 	Failed []string
 	// Runs are the hooks that were asked, in their order.

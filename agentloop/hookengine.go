@@ -51,6 +51,9 @@ func (a engineHook) PreToolUse(ctx context.Context, c policy.Call) (policy.HookR
 		}
 		return policy.HookResult{}, err
 	}
+	if out.StopLoop && a.s != nil {
+		a.s.stopAfter(c.ID, stopText(a.h.Name(), out))
+	}
 	res := policy.HookResult{Action: policy.HookBlock, Reason: out.Reason, Args: out.Args, Context: out.Context}
 	switch out.Action {
 	case HookContinue, HookMutateInput, HookMutateOutput, HookAllow:

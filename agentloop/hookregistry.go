@@ -164,12 +164,23 @@ func (res *HookChainResult) add(hook string, out HookOutcome) {
 	if out.Output != nil {
 		res.Output = out.Output
 	}
-	res.StopLoop = res.StopLoop || out.StopLoop
+	if out.StopLoop && !res.StopLoop {
+		res.StopLoop, res.StopReason = true, stopText(hook, out)
+	}
 	if out.Action < res.Action {
 		res.Action, res.By, res.Reason = out.Action, hook, out.Reason
 		res.Blocked = out.Action == HookBlock
 		res.Permission, res.Tool = out.Permission, out.Tool
 	}
+}
+
+// stopText says who ends a loop, and why.
+func stopText(hook string, out HookOutcome) string {
+	text := "hook " + hook + " ended the loop"
+	if out.Reason != "" {
+		text += ": " + out.Reason
+	}
+	return text
 }
 
 // hookFailed is the action of a hook that failed, in a trace.

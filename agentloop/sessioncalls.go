@@ -18,6 +18,8 @@ type liveCall struct {
 	asked chan struct{}
 	why   error
 	late  *time.Timer
+	// stop says why a hook wants the loop to end after the call.
+	stop string
 }
 
 // blockTime is how long a call that may finish first has for it.
@@ -73,12 +75,24 @@ func (s *Session) enter(ctx, stop context.Context, h *handling) (live context.Co
 		if c.late != nil {
 			c.late.Stop()
 		}
+		if h.res.StopLoop == "" {
+			h.res.StopLoop = c.stop
+		}
 		delete(s.calls, h.c.ID)
 		if c.ended && s.cancelled {
 			s.toolsReturned()
 		}
 		s.rest()
 	}, nil
+}
+
+// stopAfter notes that a hook wants the loop to end after a live call.
+func (s *Session) stopAfter(id, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.calls[id]; c != nil && c.stop == "" {
+		c.stop = why
+	}
 }
 
 // rest tells who waits for it that nothing runs any more. s.mu is held.

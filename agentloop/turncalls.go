@@ -28,7 +28,8 @@ type use struct {
 	audit   string
 	batch   int
 	refused *refusal
-	result  *Block // once there is one
+	result  *Block   // once there is one
+	told    []string // what hooks say to the model
 }
 
 // callAll runs the calls of one answer and tells the model what became of them:
@@ -157,7 +158,7 @@ func (t *turn) skipOne(ctx context.Context, u *use, why error) {
 func (t *turn) settle(ctx context.Context, u *use, res ToolResult) {
 	text, file := t.a.o.Dispatcher.resultText(t.s, t.a.limits.MaxOutput, res, t.resultLines(ctx, u, res), commandOf(u.args)...)
 	b := &Block{Kind: BlockToolResult, Origin: OriginTool, CallID: u.block.CallID, Tool: u.block.Tool, Text: text, Status: res.Status, Audit: res.Call}
-	u.result = b
+	u.result, u.told = b, res.Context
 	if err := t.a.keep(ctx, Entry{Kind: EntryResult, Block: b}); err != nil {
 		t.endWith(*storeEnd(err))
 	}
@@ -165,7 +166,7 @@ func (t *turn) settle(ctx context.Context, u *use, res ToolResult) {
 		t.limits.result(u.tool.Name(), u.tool.Traits(u.args), res)
 	}
 	if res.StopLoop != "" {
-		t.endWith(hookEnd("", res.StopLoop))
+		t.endWith(TurnEnd{Reason: EndHook, Error: res.StopLoop})
 	}
 	t.events.send(EventTurnResult, TurnResultBlock{CallID: u.block.CallID, Audit: res.Call, Tool: u.block.Tool, Status: res.Status, Text: text, File: file, Diff: res.Diff,
 		Elapsed: res.Elapsed, Verdict: &policy.Decision{CallID: res.Call, Verdict: res.Decision.Verdict, Reason: res.Decision.Reason, Mode: res.Decision.Mode}})
@@ -222,8 +223,8 @@ func endText(why error) string {
 	return why.Error()
 }
 
-// tellResults makes the results one message, and what hooks said about the calls
-// texts of their own after it.
+// tellResults makes the results one message. What hooks said about the calls comes
+// after it, with the next request.
 func (t *turn) tellResults(ctx context.Context, uses []*use) *TurnEnd {
 	m := Message{Role: RoleUser, Step: t.step, Time: t.a.now().UTC()}
 	for _, u := range uses {
@@ -231,6 +232,9 @@ func (t *turn) tellResults(ctx context.Context, uses []*use) *TurnEnd {
 			t.calls++
 		}
 		m.Blocks = append(m.Blocks, *u.result)
+		for _, text := range u.told {
+			t.a.Inject(OriginHook, u.block.Tool, text)
+		}
 	}
 	t.a.mu.Lock()
 	t.a.conv.messages = append(t.a.conv.messages, m)

@@ -17,20 +17,9 @@ func (t *turn) fire(ctx context.Context, e HookEvent) HookChainResult {
 		t.a.Inject(OriginHook, e.Event, text)
 	}
 	if chain.StopLoop {
-		t.endWith(hookEnd(chain.By, chain.Reason))
+		t.endWith(TurnEnd{Reason: EndHook, Error: chain.StopReason})
 	}
 	return chain
-}
-
-func hookEnd(by, why string) TurnEnd {
-	text := "a hook ended the loop"
-	if by != "" {
-		text = "hook " + by + " ended the loop"
-	}
-	if why != "" {
-		text += ": " + why
-	}
-	return TurnEnd{Reason: EndHook, Error: text}
 }
 
 // submit gives the prompt to the hooks and into the conversation.
