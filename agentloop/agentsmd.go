@@ -43,7 +43,7 @@ func (s *Session) instructionFiles(ctx context.Context) []instructionFile {
 		if err := s.asUser(func() { text = readBeneath(s.workspace, name, left) }); err != nil || text == "" {
 			continue
 		}
-		left -= len(text)
+		left = max(left-len(text), 0) // a note that it is cut may exceed it
 		out = append(out, instructionFile{name, text})
 	}
 	slices.Reverse(out)

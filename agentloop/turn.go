@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -101,7 +102,12 @@ func (t *turn) run(ctx context.Context, prompt string) TurnEnd {
 }
 
 // work is the turn itself: the prompt, then step by step.
-func (t *turn) work(ctx context.Context, prompt string) TurnEnd {
+func (t *turn) work(ctx context.Context, prompt string) (end TurnEnd) {
+	defer func() {
+		if p := recover(); p != nil {
+			end = t.bug(p)
+		}
+	}()
 	if err := t.limits.check(); err != nil {
 		return TurnEnd{Reason: EndCost, Error: err.Error(), Err: err}
 	}
@@ -113,6 +119,16 @@ func (t *turn) work(ctx context.Context, prompt string) TurnEnd {
 			return *end
 		}
 	}
+}
+
+// bug ends a turn whose code panicked: one conversation ends, not the daemon of all
+// users. What is in memory may be half of something; what was kept is not.
+func (t *turn) bug(p any) TurnEnd {
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
+	t.a.closed = true
+	err := fmt.Errorf("bug: %v", p)
+	return TurnEnd{Reason: EndInternal, Error: err.Error(), Err: err}
 }
 
 // oneStep is one request to the model and the calls of its answer. It returns nil

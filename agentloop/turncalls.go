@@ -100,6 +100,14 @@ func (t *turn) toolEvent(u *use) TurnTool {
 // callOne runs one call, unless it was refused. It names the tool when its failure
 // ends the calls beside it.
 func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.endWith(t.bug(p))
+			if u.result == nil {
+				u.result = &Block{Kind: BlockToolResult, Origin: OriginTool, CallID: u.block.CallID, Tool: u.block.Tool, Text: fmt.Sprintf("[bug: %v]", p), Status: StatusFail}
+			}
+		}
+	}()
 	if end := t.wanted(); end != nil && u.refused == nil {
 		u.refused = &refusal{check: "loop-ends", text: "not run: the turn ends: " + end.Error, status: StatusFail}
 	}

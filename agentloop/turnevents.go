@@ -124,11 +124,12 @@ const (
 	EndDenials     EndReason = "denials"
 	EndCancelled   EndReason = "cancelled"
 	EndModel       EndReason = "model-error"
-	EndRefusal     EndReason = "refusal" // by the model
-	EndHook        EndReason = "hook"    // a hook blocked the prompt or stopped the loop
-	EndStore       EndReason = "store"   // the conversation could not be kept
-	EndClosed      EndReason = "closed"  // the session ended
-	EndBusy        EndReason = "busy"    // another turn of the agent runs: nothing was done
+	EndRefusal     EndReason = "refusal"  // by the model
+	EndHook        EndReason = "hook"     // a hook blocked the prompt or stopped the loop
+	EndStore       EndReason = "store"    // the conversation could not be kept
+	EndClosed      EndReason = "closed"   // the session ended
+	EndInternal    EndReason = "internal" // a bug of ours: the agent takes no more prompts
+	EndBusy        EndReason = "busy"     // another turn of the agent runs: nothing was done
 )
 
 // TurnEnd is the result of a turn.

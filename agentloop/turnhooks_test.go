@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sandboxd/policy"
 )
 
 // eventLog is a hook that notes the events, and answers some.
@@ -232,3 +234,30 @@ func TestEndOfATurnIsKnownEverywhere(t *testing.T) {
 		})
 	}
 }
+
+// TestPanicsInALoopEndOneConversation: of a provider, and of code of ours.
+func TestPanicsInALoopEndOneConversation(t *testing.T) {
+	l := newLoop(t, nil, nil, func(context.Context, ModelRequest, func(ModelDelta)) (ModelAnswer, error) { panic("in the provider") })
+	if end, events := l.run("go"); end.Reason != EndInternal || !strings.Contains(end.Error, "in the provider") || events[len(events)-1].Type != EventTurnEnded {
+		t.Errorf("%+v", end)
+	}
+	if end := l.a.Run(t.Context(), "more", nil); end.Reason != EndClosed {
+		t.Errorf("%+v", end)
+	}
+	l = newLoop(t, []Tool{oddTraits{testTool{name: "odd"}}}, nil, asks("odd", `{}`))
+	if end := l.a.Run(t.Context(), "go", nil); end.Reason != EndInternal {
+		t.Errorf("%+v", end)
+	}
+	if res := l.s.LiveCalls(); len(res) > 0 {
+		t.Errorf("live %v", res)
+	}
+	r := l.resumed(len(l.store.entries[l.a.ID()]), words("on"))
+	if end, _ := r.run("more"); end.Reason != EndCompleted {
+		t.Errorf("resumed: %+v", end)
+	}
+}
+
+// oddTraits cannot say what it is.
+type oddTraits struct{ testTool }
+
+func (oddTraits) Traits(policy.Args) Traits { panic("odd") }
