@@ -104,7 +104,7 @@ func TestPiecesAreForThoseWhoRead(t *testing.T) {
 }
 
 func TestTransientEventsDoNotDropASlowReader(t *testing.T) {
-	e := newEvents(time.Now)
+	e := newEvents(time.Now, nil)
 	s := e.Subscribe(0)
 	for range 4 * readerEvents {
 		e.PublishTransient("x", "piece")
