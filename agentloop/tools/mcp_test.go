@@ -37,7 +37,6 @@ func mcpWorld(t *testing.T, edit func(*agentloop.PolicyInForce), kinds ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.m.Close(t.Context(), w.s.ID(), agentloop.Peer{Caller: w.caller}, "test") })
 	return w, m
 }
 

@@ -25,6 +25,9 @@ func httpServer(t *testing.T, handler func(http.Handler) http.Handler) *httptest
 	}
 	srv := httptest.NewServer(h)
 	t.Cleanup(func() {
+		for session := range s.Sessions() {
+			_ = session.Close()
+		}
 		srv.CloseClientConnections()
 		srv.Close()
 	})

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"sandboxd/agentloop"
 	"sandboxd/exec"
@@ -19,7 +22,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(recordChild); dir != "" {
 		changeForEver(dir)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // world is a dispatcher with all tools on the real host, and one session.
@@ -74,6 +77,14 @@ func (w *world) remake() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	m := w.m
+	w.t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		defer stop()
+		if err := m.Shutdown(ctx); err != nil {
+			w.t.Errorf("sessions: %v", err)
+		}
+	})
 	w.s = w.session()
 }
 
