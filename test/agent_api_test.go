@@ -89,6 +89,37 @@ steps:
 	d.object("GET", "/api/chat/conversations/"+id, "", 404)
 }
 
+// After kill -9 in the middle of a call the conversation goes on; the call is told as
+// interrupted and is not run again.
+func TestAgentGoesOnAfterAKill(t *testing.T) {
+	d := startDaemon(t, os.Getuid())
+	yaml := `
+steps:
+  - calls: [{tool: run_bash, args: {command: "echo ran >> runs; sleep 61.6"}}]
+  - {expect: interrupted, say: I was cut off}
+`
+	session := d.chat(yaml, nil)
+	first := d.object("POST", session+"/messages", `{"text":"go"}`, 202)
+	d.until("the call begins", func() bool { return exists(d.Work + "/runs") })
+	d.kill()
+	d.until("the command is gone", func() bool { return len(processesWith("sleep 61.6")) == 0 })
+	d.start()
+	o := d.object("GET", session+"/messages", "", 200)
+	if o["running"] != false || o["conversation_id"] != first["conversation_id"] || o["end"] != nil || len(o["messages"].([]any)) != 2 {
+		t.Errorf("after the restart: %v", o)
+	}
+	agent, _ := json.Marshal(map[string]any{"text": "go on", "agent": map[string]any{"provider": "scripted", "script": d.model(yaml)}})
+	if now := d.object("POST", session+"/messages", string(agent), 202); now["conversation_id"] != first["conversation_id"] {
+		t.Errorf("another conversation: %v", now)
+	}
+	if end := d.said(session)["end"].(map[string]any); end["text"] != "I was cut off" {
+		t.Errorf("the end: %v", end)
+	}
+	if runs := d.content(d.Work + "/runs"); runs != "ran\n" {
+		t.Errorf("the call ran again: %q", runs)
+	}
+}
+
 // With stream the answer to a message is the turn, from its begin to its end.
 func TestTurnAsTheAnswerToAMessage(t *testing.T) {
 	d := startDaemon(t, os.Getuid())

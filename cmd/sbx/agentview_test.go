@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"sandboxd/agentloop"
-	"sandboxd/policy"
 	"sandboxd/cmd/sandboxd/api"
+	"sandboxd/policy"
 )
 
 // hostile holds what a terminal obeys (clear the screen, set the title, C1, overwrite
@@ -140,7 +140,7 @@ func TestOneLineForACall(t *testing.T) {
 		event(t, agentloop.EventCallDecided, map[string]any{"call_id": "a", "tool": "run_bash", "verdict": "allow", "reason": map[string]any{"type": "rule", "kind": "allow", "pattern": "run_bash(go test *)"}}),
 		event(t, agentloop.EventTurnOutput, agentloop.TurnOutput{CallID: "c", Text: "FA"}),
 		event(t, agentloop.EventTurnOutput, agentloop.TurnOutput{CallID: "c", Text: "IL\n" + strings.Repeat("x\n", 100)}),
-		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: "run_bash", Status: agentloop.StatusFail, Text: "exited 1\nmore",
+		event(t, agentloop.EventTurnResult, agentloop.TurnResultBlock{CallID: "c", Audit: "a", Tool: "run_bash", Status: agentloop.StatusFail, Text: "out\n[exited 1]\n",
 			Verdict: &policy.Decision{Verdict: policy.Allow, Reason: policy.DefaultReason{Text: "tested"}}}),
 		event(t, agentloop.EventCallDecided, map[string]any{"call_id": "b", "tool": "run_bash", "agent_name": "lead/worker", "verdict": "deny",
 			"args": map[string]any{"command": "rm -rf /"}, "reason": map[string]any{"type": "headless", "text": "nobody"}}),
@@ -148,7 +148,7 @@ func TestOneLineForACall(t *testing.T) {
 		v.show(e)
 	}
 	want := "sbx: run_bash go test ./... ... [allow: rule allow run_bash(go test *)]\nsbx:   | FAIL\n" +
-		strings.Repeat("sbx:   | x\n", shownOutputLines-1) + "sbx:   | ... more output\nsbx:   run_bash: fail exited 1\n" +
+		strings.Repeat("sbx:   | x\n", shownOutputLines-1) + "sbx:   | ... more output\nsbx:   run_bash: fail [exited 1]\n" +
 		"sbx: lead/worker: run_bash rm -rf / [deny: headless: nobody]\n"
 	if errs.String() != want || out.Len() > 0 {
 		t.Errorf("got:\n%s\nwant:\n%s", errs.String(), want)
