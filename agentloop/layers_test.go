@@ -96,6 +96,24 @@ func TestEachLayerOfARunStopsItsAttackAlone(t *testing.T) {
 			t.Error("it was made outside")
 		}
 	})
+	t.Run("sub-agents", func(t *testing.T) {
+		for _, tools := range [][]string{nil, {"read_file", "grep_files"}} {
+			w := newWorld(t, everything)
+			c, err := w.s.startChild(childRequest{kind: "worker", own: allTools, ceiling: toolsets{newToolset(tools)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lead := w.s
+			w.s = c
+			res := w.unread("touch hit")
+			lead.endChild(t.Context(), c)
+			if tools != nil {
+				w.missed(res, StatusDeny)
+			} else if res.Status != StatusOK {
+				t.Errorf("without a restriction: %v %s", res.Status, res.Error)
+			}
+		}
+	})
 	t.Run("runtime limits", func(t *testing.T) {
 		w := newWorld(t, func(p *PolicyInForce) { everything(p); p.Grant.Limits.Timeout = 300 * time.Millisecond })
 		res := w.unread("sleep 20.7; touch hit")

@@ -213,6 +213,23 @@ func TestSubAgentIsNotAsked(t *testing.T) {
 	}, nil, spawns(SpawnRequest{}),
 		asks("run_bash", map[string]any{"command": "rm x"}, "run_bash", map[string]any{"command": "touch made"}, "run_bash", map[string]any{"command": "echo runs"}), words("x"), words("y"))
 	defer f.asks.Attach(f.peer(), "test")()
+	changed, stop := f.asks.Watch()
+	defer stop()
+	over, left := make(chan struct{}), make(chan struct{})
+	defer func() { close(over); <-left }()
+	go func() { // a person who allows whatever is asked
+		defer close(left)
+		for {
+			select {
+			case <-changed:
+			case <-over:
+				return
+			}
+			for _, q := range f.asks.Pending(f.peer()) {
+				_, _ = f.asks.Answer(context.Background(), q.ID, f.peer(), AskAnswer{Verdict: policy.Allow, By: "test"})
+			}
+		}
+	}()
 	f.run("go")
 	told := f.told(2)
 	if !strings.Contains(told, "deny: ") || !strings.Contains(told, "rule deny run_bash(rm *)") || !strings.Contains(told, "there is nobody to ask") || !strings.Contains(told, "ok: ") || !strings.Contains(told, "\nruns") {
@@ -560,6 +577,9 @@ func TestPolicyReloadReachesSubAgents(t *testing.T) {
 	}
 	if res := run("echo a"); res.Status != StatusOK {
 		t.Fatalf("%+v", res)
+	}
+	if c.Files() == f.s.Files() { // row 124: what the lead has read the child has not
+		t.Error("lead and child know the same files")
 	}
 	old := f.edit
 	f.edit = func(p *PolicyInForce) {
