@@ -58,7 +58,8 @@ func (v AuditViewer) Limits() (uid int, all bool, err error) {
 type AuditQuery struct {
 	Viewer AuditViewer
 	// UID selects the calls of one user among those the viewer may see.
-	UID     *int
+	UID *int
+	// Session selects its rows and those of its sub-agents.
 	Session string
 	Call    string
 	Agent   string

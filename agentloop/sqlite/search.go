@@ -74,9 +74,9 @@ func selectRows(q agentloop.AuditQuery) (string, []any, error) {
 	}
 	var where []string
 	var args []any
-	add := func(condition string, arg any) {
+	add := func(condition string, arg ...any) {
 		where = append(where, condition)
-		args = append(args, arg)
+		args = append(args, arg...)
 	}
 	if !all {
 		add("uid = ?", uid)
@@ -85,12 +85,15 @@ func selectRows(q agentloop.AuditQuery) (string, []any, error) {
 		add("uid = ?", *q.UID)
 	}
 	for _, f := range []struct{ column, value string }{
-		{"session_id", q.Session}, {"call_id", q.Call}, {"agent_name", q.Agent},
+		{"call_id", q.Call}, {"agent_name", q.Agent},
 		{"tool_name", q.Tool}, {"verdict", q.Verdict}, {"status", string(q.Status)},
 	} {
 		if f.value != "" {
 			add(f.column+" = ?", f.value)
 		}
+	}
+	if s := q.Session; s != "" { // and those of its sub-agents, "session/explore-1": a range of the index
+		add("(session_id = ? OR session_id > ? AND session_id < ?)", s, s+"/", s+string(rune('/'+1)))
 	}
 	if !q.Since.IsZero() {
 		add("time >= ?", q.Since.UTC().Format(timeFormat))

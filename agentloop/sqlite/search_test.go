@@ -91,6 +91,23 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// TestSessionIsSearchedWithItsSubAgents: and not with sessions whose name begins alike.
+func TestSessionIsSearchedWithItsSubAgents(t *testing.T) {
+	s := open(t, newPath(t), Options{})
+	for n, session := range []string{"s1", "s1/explore-1", "s10", "s1/explore-1/general-2", "s1-x", "s10/explore-1", "s", "s1/"} {
+		r := record(n + 1)
+		r.Session = session
+		if _, err := s.Append(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for session, want := range map[string][]int{"s1": {1, 2, 4}, "s1/explore-1": {2, 4}, "s10": {3, 6}, "s": {7}, "s1/explore": {}} {
+		if got := steps(all(t, s.Reader, agentloop.AuditQuery{Viewer: agentloop.ViewAll(), Session: session})); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", session, got, want)
+		}
+	}
+}
+
 func TestPagesStayStableWhileRowsAreAppended(t *testing.T) {
 	s := open(t, newPath(t), Options{})
 	fillInOrder(t, s, 1, 10)
