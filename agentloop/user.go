@@ -20,6 +20,12 @@ type account struct {
 // an entry is a normal case in containers.
 func accountOf(uid int) (account, bool) { return accountIn("/etc/passwd", uid) }
 
+// AccountHome is the home of uid in the passwd file, or "".
+func AccountHome(uid int) string {
+	a, _ := accountOf(uid)
+	return a.home
+}
+
 func accountIn(file string, uid int) (account, bool) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -12,6 +12,8 @@ type Rule struct {
 	// Pattern is tool(content) or tool; see docs/rules.md for the grammar.
 	Pattern string
 	Source  Source
+	// Home is where ~ of the pattern is. Empty: that of the [Base].
+	Home string
 	// Reason is told when a deny rule matches, Message when an ask rule does.
 	Reason, Message string
 	// Except are contents, in the grammar of the rule's own content, that the

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ func compile(r *Rule, b Base, order int) (*compiled, error) {
 	if r.Kind > AllowRule {
 		return nil, fail("unknown kind", "want deny, ask or allow")
 	}
-	bb := base{workspace: b.Workspace, home: b.Home}
+	bb := base{workspace: b.Workspace, home: cmp.Or(r.Home, b.Home)}
 	p, err := parsePattern(r.Pattern, r.Kind, bb)
 	if err != nil {
 		return nil, fail(err.Error(), "")

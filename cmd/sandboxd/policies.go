@@ -18,7 +18,7 @@ import (
 // loadPolicy reads the policy for a session. It is called with the rights of the peer.
 func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionRequest) (agentloop.PolicyInForce, error) {
 	o := settings.Options{Workspace: r.Workspace, Environ: r.Environ, PolicyFiles: fromDir(r.Cwd, r.Policy), Profile: r.Profile,
-		Owners: []int{peer.UID(), 0}}
+		AccountHome: func() string { return agentloop.AccountHome(peer.UID()) }, Owners: []int{peer.UID(), 0}}
 	if r.Mode != "" {
 		o.Layers = append(o.Layers, settings.FlagMode(r.Mode))
 	}

@@ -25,7 +25,7 @@ func (j *job) loadPolicy(c agentloop.Caller) (agentloop.PolicyInForce, error) {
 	}
 	j.plan.Workspace = ws.Root
 	e, err := settings.Load(settings.Options{
-		Workspace: ws.Root, Environ: j.p.environ,
+		Workspace: ws.Root, Environ: j.p.environ, AccountHome: ownAccountHome,
 		PolicyFiles: fromHere(c.Cwd, j.o.policyFiles), Profile: j.o.profile,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"sandboxd/agentloop"
 	"sandboxd/policy"
 	"sandboxd/policy/settings"
 )
@@ -27,6 +28,8 @@ func policyFlags() []cli.Flag {
 	}
 }
 
+func ownAccountHome() string { return agentloop.AccountHome(os.Getuid()) }
+
 // loadSettings reads the policy that the flags ask for.
 func (p *program) loadSettings(c *cli.Context) (*settings.Effective, error) {
 	cwd, err := os.Getwd()
@@ -40,6 +43,7 @@ func (p *program) loadSettings(c *cli.Context) (*settings.Effective, error) {
 	}
 	o := settings.Options{
 		Environ:        p.environ,
+		AccountHome:    ownAccountHome,
 		PolicyFiles:    fromHere(cwd, c.StringSlice("policy")),
 		ClaudeSettings: fromHere(cwd, c.StringSlice("settings")),
 		Profile:        c.String("profile"),

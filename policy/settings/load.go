@@ -29,6 +29,10 @@ type Options struct {
 	// Environ is the caller's environment. HOME and the XDG variables say
 	// where the user's files and our state are.
 	Environ []string
+	// AccountHome returns the home of the run's user by the account database, "" for
+	// none. What the managed policy begins with ~ is there, wherever HOME points.
+	// Nil: HOME alone.
+	AccountHome func() string
 	// ManagedDir is "" for /etc/sandboxd.
 	ManagedDir string
 	// Owners are the uids that may own policy files. Empty means the process's
@@ -133,7 +137,7 @@ func (l *loader) merge() (*Effective, error) {
 	if !filepath.IsAbs(home) {
 		home = ""
 	}
-	m := merger{out: &Effective{Workspace: l.o.Workspace, Home: home, Files: l.files, Ignored: l.notes}}
+	m := merger{account: l.accountHome(home), out: &Effective{Workspace: l.o.Workspace, Home: home, Files: l.files, Ignored: l.notes}}
 	m.add(layer{builtin(), true})
 	for _, layer := range l.layers {
 		m.add(layer)

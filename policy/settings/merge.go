@@ -65,6 +65,8 @@ const untrusted = "this file came with the project and is not trusted; see: sbx 
 // merger builds the effective policy from the weakest layer to the strongest.
 type merger struct {
 	out *Effective
+	// account is the home of the account, when HOME is another.
+	account string
 }
 
 // add merges a layer over what is there.
@@ -149,7 +151,7 @@ func pickLimit[T ~int64](m *merger, l layer, name string, dst *Value[T], v Value
 
 func (m *merger) rules(l layer) {
 	var kept []policy.Rule
-	for _, r := range l.Rules {
+	for _, r := range managedRules(l.Rules, m.account) {
 		if !l.trusted && r.Kind == policy.AllowRule {
 			m.ignore(r.Source, "allow rule "+r.Pattern, untrusted)
 			continue
@@ -161,7 +163,7 @@ func (m *merger) rules(l layer) {
 
 func (m *merger) paths(l layer) {
 	var kept []policy.PathGrant
-	for _, p := range l.Paths {
+	for _, p := range managedPaths(l.Paths, m.account) {
 		tightens := p.Access == policy.GrantDeny || p.Access == policy.GrantProtect
 		if !l.trusted && !tightens {
 			// The workspace is writable anyhow; saying so opens nothing.
