@@ -37,6 +37,10 @@ type adversary struct {
 	told []string
 	// unkept: its answer is so large that the turn ends without it.
 	unkept bool
+	// maybe: how it ends, and what it leaves in the workspace, is not judged.
+	maybe bool
+	// others: some calls are those of sub-agents, in conversations of their own.
+	others bool
 	// left are the files that the run leaves in the workspace, with their content.
 	left map[string]string
 	// after looks at the rest.
@@ -172,7 +176,7 @@ func (d *daemonRun) playOne(t *testing.T, a adversary, wire int) string {
 		_, results := q.calls()
 		maps.Copy(o.results, results)
 	}
-	if want := cmp.Or(a.end, "completed"); o.reason != want || r.Code != a.code {
+	if want := cmp.Or(a.end, "completed"); !a.maybe && (o.reason != want || r.Code != a.code) || o.reason == "" {
 		t.Errorf("it ended with %q, exit %d, want %q, %d\n%s\n%s", o.reason, r.Code, want, a.code, clip(o.texts()), clip(r.Stderr))
 	}
 	o.rows = d.auditRows(t, session)
@@ -181,8 +185,11 @@ func (d *daemonRun) playOne(t *testing.T, a adversary, wire int) string {
 			t.Errorf("the model was not told %q: %.2000s", part, o.texts())
 		}
 	}
+	if a.maybe {
+		before[0] = nil
+	}
 	d.nothingLeaked(s, o, children, before, a.left)
-	if !a.unkept {
+	if !a.unkept && !a.others {
 		d.nothingLost(s, o, conversation)
 	}
 	if a.after != nil {
@@ -224,11 +231,10 @@ func (d *daemonRun) nothingLeaked(s *scene, o adversaryEnd, children []int, befo
 			s.Errorf("process %d is left: %q", pid, text)
 		}
 	}
-	want := maps.Clone(before[0])
-	for name, content := range left {
-		want[name] = content
+	if want := maps.Clone(before[0]); want != nil {
+		maps.Copy(want, left)
+		sameTree(s, "the workspace", s.tree(s.Work), want)
 	}
-	sameTree(s, "the workspace", s.tree(s.Work), want)
 	sameTree(s, "outside", s.tree(s.Out), before[1])
 	home := s.tree(s.Home)
 	maps.DeleteFunc(home, func(name, _ string) bool { // what every run has
