@@ -95,6 +95,17 @@ func TestKilledInEachPhaseOfATurn(t *testing.T) {
 			if r := d.finish(d.agentOf(m, i%2, "--json", "--no-ask", "--resume", id, "go on")); r.Code != 0 {
 				t.Errorf("--resume: %d %s %s", r.Code, clip(r.Stdout), r.Stderr)
 			}
+			cut := 0
+			all := m.requests()
+			_, results := all[len(all)-1].calls()
+			for _, res := range results {
+				if strings.Contains(res.Text, "interrupted: the program ended") {
+					cut++
+				}
+			}
+			if cut > 1 || phase.command && cut != 1 || phase.hold >= 0 && cut != 0 {
+				t.Errorf("%d of %d calls are told as cut off", cut, len(results))
+			}
 			if now := d.content(count); now != before {
 				t.Errorf("a call ran again: %q, then %q", before, now)
 			}
