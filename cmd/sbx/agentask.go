@@ -60,12 +60,33 @@ func (a *agentAsker) event(e agentloop.Event) {
 			a.waiting = append(a.waiting[:i:i], a.waiting[i+1:]...)
 			break
 		}
+	case agentloop.EventQuestionExplained:
+		a.explained(e)
+		return
 	default:
 		return
 	}
 	select {
 	case a.changed <- struct{}{}:
 	default:
+	}
+}
+
+// explained shows what a model says about the question on the terminal, or keeps it for
+// when it is shown. a.mu is held.
+func (a *agentAsker) explained(e agentloop.Event) {
+	var d struct{ ID, Text string }
+	if json.Unmarshal(e.Data, &d) != nil {
+		return
+	}
+	for i := range a.waiting {
+		if a.waiting[i].ID != d.ID {
+			continue
+		}
+		a.waiting[i].ModelRisk = d.Text
+		if i == 0 && a.tty != nil {
+			fmt.Fprintf(a.tty, "\nsbx: %-10s says, and may be wrong: %s\n%s", "model", oneLine(d.Text), askPrompt(a.waiting[i]))
+		}
 	}
 }
 

@@ -140,6 +140,8 @@ func (v *turnView) event(e agentloop.Event) {
 		if d, err := api.TurnData[agentloop.TurnCompaction](e); err == nil {
 			v.compacted(d)
 		}
+	default:
+		v.beside(e)
 	}
 }
 

@@ -45,6 +45,10 @@ func hostileTurn(t testing.TB, text string) []agentloop.Event {
 		event(t, agentloop.EventTurnRetry, agentloop.TurnRetry{Attempt: 1, Wait: time.Second, Error: text}),
 		event(t, agentloop.EventTurnNotice, agentloop.TurnNotice{Kind: text, Text: text}),
 		event(t, agentloop.EventTurnCompact, agentloop.TurnCompaction{Kind: text}),
+		event(t, agentloop.EventSubagentStarted, agentloop.SubagentStarted{Agent: text, Description: text, Mode: text, Wanted: text}),
+		event(t, agentloop.EventSubagentEnded, agentloop.SubagentEnded{Agent: text, End: agentloop.TurnEnd{Reason: agentloop.EndReason(text)}}),
+		event(t, agentloop.EventTaskStarted, agentloop.TaskState{ID: text, Command: text, Error: text}),
+		event(t, agentloop.EventTurnTodos, agentloop.TodoState{Todos: []agentloop.Todo{{Content: text, Status: text}}}),
 		event(t, agentloop.EventTurnCompact, agentloop.TurnCompaction{Kind: text, Error: text}),
 	}
 }
