@@ -106,7 +106,11 @@ func (r *run) readOnly() {
 	defer r.trace.begin(StageReadOnly)()
 	for _, i := range r.open() {
 		if reads, inside := r.reads(&r.parts[i]); reads && inside {
-			r.decidePart(i, Allow, ModeReason{Mode: r.when.mode, Text: "only reads, inside the roots"})
+			text := "only reads, inside the roots"
+			if r.parts[i].kind == partTool {
+				text = "changes nothing by itself"
+			}
+			r.decidePart(i, Allow, ModeReason{Mode: r.when.mode, Text: text})
 		}
 	}
 }
