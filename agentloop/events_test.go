@@ -53,3 +53,30 @@ func TestEventsAreBoundedAndSayWhatIsMissed(t *testing.T) {
 		t.Errorf("the slow reader got %d, %d readers are left", n, len(e.readers))
 	}
 }
+
+// Wherever a reader goes on, it gets what is kept after that, in order, and is told
+// when something is missing.
+func FuzzSubscribe(f *testing.F) {
+	for _, after := range []int64{0, 1, 5, 6, 7, -1, 1 << 62, -1 << 62} {
+		f.Add(after, uint16(6), uint16(10))
+	}
+	f.Fuzz(func(t *testing.T, after int64, n, size uint16) {
+		e := newEvents(time.Now, &userMemory{})
+		data := strings.Repeat("x", int(size))
+		for range n % 2000 {
+			e.Publish("x", data)
+		}
+		s := e.Subscribe(after)
+		e.close()
+		next, got := after+1, int64(0)
+		for ev := range s.C {
+			if (got > 0 || !s.Missed) && ev.ID != next {
+				t.Fatalf("after %d of %d: event %d, want %d", after, n%2000, ev.ID, next)
+			}
+			next, got = ev.ID+1, got+1
+		}
+		if last := int64(n % 2000); !s.Missed && got != last-after || got > 0 && next != last+1 {
+			t.Fatalf("after %d: %d events, the next is %d of %d, missed %v", after, got, next, last, s.Missed)
+		}
+	})
+}

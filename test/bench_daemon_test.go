@@ -13,6 +13,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ func BenchmarkDaemon(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = errors.Join(g.commands(100), g.roundTrips(1000), g.callsAtOnce(1, 100), g.callsAtOnce(8, 200), g.callsAtOnce(64, 400))
+		err = errors.Join(g.commands(100), g.roundTrips(1000), g.callsAtOnce(1, 100), g.callsAtOnce(8, 200), g.callsAtOnce(64, 400), g.noisy(200, 20<<20))
 		g.end()
 		if err != nil {
 			b.Fatal(err)
@@ -170,6 +171,50 @@ func (g *daemonGround) roundTrips(n int) error {
 		return func() error { _, err := unixRequest(socket, "GET", "/api/health", ""); return err }
 	}
 	return inTurns("a request with its connection", n, []string{"bare HTTP", "daemon", "bare HTTP again"}, get(g.bare), get(g.socket), get(g.bare))
+}
+
+// noisy runs n commands at once that print so many bytes each, and prints what memory
+// the daemon had at most: the output is kept in part, in files up to the user's bound.
+func (g *daemonGround) noisy(n int, bytes int) error {
+	body, err := json.Marshal(map[string]any{"argv": []string{"head", "-c", fmt.Sprint(bytes), "/dev/zero"}, "cwd": g.work, "env": []string{"PATH=/usr/bin:/bin", "HOME=" + g.dir + "/home"}})
+	if err != nil {
+		return err
+	}
+	before, err := g.resident("VmRSS:")
+	if err != nil {
+		return err
+	}
+	errs := make([]error, n)
+	var callers sync.WaitGroup
+	start := time.Now()
+	for i := range n {
+		callers.Go(func() {
+			text, err := unixRequest(g.socket, "POST", "/api/exec", string(body))
+			if errs[i] = err; err == nil && !strings.Contains(text, fmt.Sprintf(`"bytes":%d`, bytes)) {
+				errs[i] = fmt.Errorf("a noisy command: %s", text[:min(len(text), 300)])
+			}
+		})
+	}
+	callers.Wait()
+	took := time.Since(start)
+	most, err := g.resident("VmHWM:")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%d noisy commands at once, %d MiB each: %.1f s, %.0f MiB/s; the daemon has %d MiB before, %d MiB at most\n",
+		n, bytes>>20, took.Seconds(), float64(n)*float64(bytes>>20)/took.Seconds(), before>>10, most>>10)
+	return errors.Join(errs...)
+}
+
+// resident is a line of the daemon's status, in KiB.
+func (g *daemonGround) resident(name string) (kib int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.daemon.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), name)
+	_, err = fmt.Sscan(rest, &kib)
+	return kib, err
 }
 
 // callsAtOnce runs total calls of /bin/true, n at once.
