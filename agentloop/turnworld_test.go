@@ -18,6 +18,7 @@ import (
 type playedModel struct {
 	mu       sync.Mutex
 	steps    []modelStep
+	any      modelStep // answers every request, if it is there
 	requests []ModelRequest
 }
 
@@ -29,8 +30,10 @@ func (m *playedModel) Name() string { return "played" }
 func (m *playedModel) Stream(ctx context.Context, r ModelRequest, emit func(ModelDelta)) (ModelAnswer, error) {
 	m.mu.Lock()
 	n := len(m.requests)
-	m.requests = append(m.requests, r)
-	var step modelStep
+	step := m.any
+	if step == nil {
+		m.requests = append(m.requests, r)
+	}
 	if n < len(m.steps) {
 		step = m.steps[n]
 	}
