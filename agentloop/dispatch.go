@@ -162,7 +162,7 @@ func (h *handling) do(ctx, stop context.Context) {
 		return
 	}
 	defer leave()
-	h.hop(hopLoop, "")
+	h.hop(hopLoop, h.c.checked)
 	if r := h.c.refusal; r != nil {
 		h.hop(hopPrepare, r.text)
 		h.refuse(policy.SafetyReason{Check: r.check, Text: r.text}, errors.New(r.text))

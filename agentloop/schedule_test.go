@@ -141,6 +141,30 @@ func TestCallsOfATurnRunByTheirTraits(t *testing.T) {
 	}
 }
 
+// TestToolsCarryTheirSafety is rows 11 and 12: each tool says how it may be treated,
+// and one that says nothing is treated with care.
+func TestToolsCarryTheirSafety(t *testing.T) {
+	var zero Traits
+	if zero.ConcurrencySafe || zero.ReadOnly || zero.SiblingAbort || zero.Harmless || zero.Unqueued || zero.Interrupt != InterruptBlock {
+		t.Errorf("the zero traits open something: %+v", zero)
+	}
+	var _ Tool = testTool{}
+	var _ Ruled = ruledTool{}
+	if _, ruled := Tool(testTool{}).(Ruled); ruled {
+		t.Error("a tool without rules has some")
+	}
+	for want, i := range map[string]Interrupt{"block": InterruptBlock, "cancel": InterruptCancel, "term": InterruptTerm} {
+		if i.String() != want {
+			t.Errorf("%d is called %s", i, i)
+		}
+	}
+	s := &spans{}
+	l := newLoop(t, []Tool{s.tool("silent", zero)}, nil, asks("silent", n("a"), "silent", n("b"), "silent", n("c")), words("ok"))
+	if end, _ := l.run("go"); end.Calls != 3 || s.most != 1 {
+		t.Errorf("%+v, %d at once", end, s.most)
+	}
+}
+
 // changedTraits is safe beside others unless its argument says that it writes.
 type changedTraits struct{ testTool }
 

@@ -36,6 +36,7 @@ type ToolCall struct {
 	// NoNetwork and NoExecWrite hold this call tighter than the policy does.
 	NoNetwork, NoExecWrite bool
 
+	checked string   // what the loop looked at
 	refusal *refusal // by the loop, before anything is decided
 }
 

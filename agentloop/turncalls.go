@@ -142,6 +142,7 @@ func (t *turn) toolCall(u *use) ToolCall {
 	return ToolCall{
 		Call: policy.Call{ID: u.audit, Tool: u.block.Tool, Args: u.args, Agent: t.a.o.Path, Headless: t.a.o.Headless},
 		Loop: t.a, Use: u.block.CallID, refusal: u.refused,
+		checked: fmt.Sprintf("step %d, batch %d: the arguments are JSON, the call repeats none", t.step, u.batch),
 	}
 }
 

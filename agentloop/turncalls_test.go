@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,32 @@ func TestAnswersAreTheModelsWordsAlone(t *testing.T) {
 	got := l.a.Messages()[1]
 	if end.Reason != EndCompleted || got.Role != RoleAssistant || fmt.Sprint(got.Blocks) != fmt.Sprint(want) {
 		t.Errorf("%+v %+v", end, got)
+	}
+}
+
+// TestTraceOfACallOfALoop is row 4 with a loop: every hop once and in order, the
+// loop's own checks first.
+func TestTraceOfACallOfALoop(t *testing.T) {
+	h := &eventLog{}
+	l := newLoopWith(t, loopParts{hooks: []Hook{h}}, nil, asks("read_file", `{"file_path":"a"}`, "run_bash", `{"command":"true"}`), words("ok"))
+	l.run("go")
+	var trace []HopTime
+	for _, e := range h.seen {
+		if e.Event == EventPostToolUse && e.Tool == "run_bash" {
+			trace = e.Result.Trace // by now all of it
+		}
+	}
+	want := []string{hopLoop, hopPrepare}
+	for _, stage := range policy.Stages() {
+		want = append(want, "decide: "+string(stage))
+	}
+	want = append(want, hopSchedule, hopRecord, hopConfine, hopRun, hopGuard, hopPost, hopAnswer)
+	var got []string
+	for _, hop := range trace {
+		got = append(got, hop.Name)
+	}
+	if !slices.Equal(got, want) || !strings.HasPrefix(trace[0].Text, "step 1, batch 2: ") {
+		t.Errorf("trace %q, the loop says %q", got, trace[0].Text)
 	}
 }
 
