@@ -46,12 +46,16 @@ func (h *eventLog) events() []string {
 // TestHookEventsOfATurnFireOnce is row 67 for the lead: each at its point, once.
 func TestHookEventsOfATurnFireOnce(t *testing.T) {
 	h := &eventLog{}
-	l := newLoopWith(t, loopParts{hooks: []Hook{h}}, nil, asks("run_bash", map[string]any{"command": "true"}), words("done"))
+	l := newLoopWith(t, loopParts{hooks: []Hook{h}}, nil, asks("run_bash", map[string]any{"command": "seq 2000"}), words("done"), words("what was said"))
 	l.run("go")
+	if _, err := l.a.Compact(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.m.Close(t.Context(), l.s.ID(), l.peer(), "over"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{EventSessionStart, EventUserPromptSubmit, EventPreToolUse, EventPostToolUse, EventStepComplete, EventStepComplete, EventStop, EventSessionStop}
+	want := []string{EventSessionStart, EventUserPromptSubmit, EventPreToolUse, EventPostToolUse, EventStepComplete, EventStepComplete, EventStop,
+		EventPreCompact, EventPostCompact, EventSessionStop}
 	if got := h.events(); !slices.Equal(got, want) {
 		t.Errorf("events %v, want %v", got, want)
 	}
