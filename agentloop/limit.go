@@ -277,7 +277,7 @@ func (l *limits) useKey(key string) string {
 	if period > 1 {
 		what = fmt.Sprintf("The same %d calls in turn, of which this is one,", period)
 	}
-	return fmt.Sprintf("not run: %s came %d times in a row. Its result stands above and will not change. Do something else, or answer with what you have.", what, l.max.Repeats)
+	return fmt.Sprintf("not run: %s came %d times in a row; the results stand above. Do something else, or answer with what you have. The end of a background task is told to you by itself.", what, l.max.Repeats)
 }
 
 // result tells of the result of a call that was handed to the Dispatcher.
