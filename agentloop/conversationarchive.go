@@ -11,6 +11,11 @@ type ConversationArchive interface {
 	ConversationStore
 	// List returns the heads that q asks for, the youngest first.
 	List(ctx context.Context, q ConversationQuery) ([]Conversation, error)
+	// Head is the head of a conversation without its entries, or [ErrNoConversation].
+	Head(ctx context.Context, id string) (Conversation, error)
+	// EntriesAfter returns the next entries after the one numbered after, in order:
+	// as many as a page takes, none after the last.
+	EntriesAfter(ctx context.Context, id string, after int64) ([]Entry, error)
 	// ForkConversation makes the conversation head of the first at entries of id,
 	// and of all of them when at is 0. Neither of the two notices what becomes of
 	// the other. Errors: [ErrNoConversation], [ErrNoEntry].

@@ -27,17 +27,9 @@ func (s *Conversations) Conversation(ctx context.Context, id string) (agentloop.
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var seq int64
-			var text string
-			var e agentloop.Entry
-			if err := rows.Scan(&seq, &text); err != nil {
+			e, _, err := scanEntry(rows, int64(len(entries)))
+			if err != nil {
 				return err
-			}
-			if err := json.Unmarshal([]byte(text), &e); err != nil {
-				return fmt.Errorf("entry %d: %w", seq, err)
-			}
-			if e.Seq != seq || seq != int64(len(entries)+1) {
-				return fmt.Errorf("%w: entry %d stands after %d entries", ErrDamaged, seq, len(entries))
 			}
 			entries = append(entries, e)
 		}
@@ -50,6 +42,81 @@ func (s *Conversations) Conversation(ctx context.Context, id string) (agentloop.
 		return c, nil, fmt.Errorf("conversation %s: %s: %w", id, s.path, err)
 	}
 	return c, entries, nil
+}
+
+// Bounds of a page of entries; one entry is returned however long it is.
+const (
+	pageEntries = 256
+	pageBytes   = 1 << 20
+)
+
+// Head is the head of a conversation without its entries, or
+// [agentloop.ErrNoConversation].
+func (s *Conversations) Head(ctx context.Context, id string) (agentloop.Conversation, error) {
+	var c agentloop.Conversation
+	err := s.reader.snapshot(ctx, func(tx *sql.Tx) (err error) {
+		c, err = scanHead(tx.QueryRowContext(ctx, `SELECT changed, head FROM conversations WHERE id = ?`, id))
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, agentloop.ErrNoConversation
+	}
+	if err != nil {
+		return c, fmt.Errorf("conversation %s: %s: %w", id, s.path, err)
+	}
+	return c, nil
+}
+
+// EntriesAfter returns the entries that follow the one numbered after: up to
+// pageEntries or pageBytes of them, none after the last. If the one numbered after is
+// gone, with its conversation, it is [agentloop.ErrNoConversation].
+func (s *Conversations) EntriesAfter(ctx context.Context, id string, after int64) ([]agentloop.Entry, error) {
+	var entries []agentloop.Entry
+	err := s.reader.snapshot(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT seq, body FROM entries WHERE conversation = ? AND seq > ? ORDER BY seq LIMIT ?`,
+			id, after, pageEntries)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for size := 0; size < pageBytes && rows.Next(); {
+			e, n, err := scanEntry(rows, after+int64(len(entries)))
+			if err != nil {
+				return err
+			}
+			entries, size = append(entries, e), size+n
+		}
+		if err := rows.Err(); err != nil || len(entries) > 0 || after == 0 {
+			return err
+		}
+		// Deleted in the middle is not the end.
+		return tx.QueryRowContext(ctx, `SELECT seq FROM entries WHERE conversation = ? AND seq = ?`, id, after).Scan(&after)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, agentloop.ErrNoConversation
+	}
+	if err != nil {
+		return nil, fmt.Errorf("conversation %s: %s: %w", id, s.path, err)
+	}
+	return entries, nil
+}
+
+// scanEntry reads the entry that follows the one numbered before, and tells its
+// length in bytes as it is kept.
+func scanEntry(row interface{ Scan(...any) error }, before int64) (agentloop.Entry, int, error) {
+	var seq int64
+	var text sql.RawBytes
+	var e agentloop.Entry
+	if err := row.Scan(&seq, &text); err != nil {
+		return e, 0, err
+	}
+	if err := json.Unmarshal(text, &e); err != nil {
+		return e, 0, fmt.Errorf("entry %d: %w", seq, err)
+	}
+	if e.Seq != seq || seq != before+1 {
+		return e, 0, fmt.Errorf("%w: entry %d stands after %d entries", ErrDamaged, seq, before)
+	}
+	return e, len(text), nil
 }
 
 // scanHead reads a head; the time of the last change is that of the last entry too.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -450,5 +451,49 @@ func BenchmarkAppendEntry(b *testing.B) {
 		if err := s.AppendEntry(b.Context(), "a", said(seq, text)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Pages of entries are bounded, in number and bytes, and lose nothing.
+func TestEntriesPageByPage(t *testing.T) {
+	s := openConversations(t, conversationsPath(t), ConversationOptions{})
+	mustSave(t, s, talk("a", 1000), 1)
+	long := strings.Repeat("x", pageBytes*2/3)
+	for seq := int64(2); seq <= 2*pageEntries; seq++ {
+		text := "short"
+		if seq <= 4 {
+			text = long
+		}
+		if err := s.AppendEntry(t.Context(), "a", said(seq, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var pages []int
+	var after int64
+	for {
+		page, err := s.EntriesAfter(t.Context(), "a", after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		pages, after = append(pages, len(page)), page[len(page)-1].Seq
+	}
+	if want := []int{3, pageEntries, 2*pageEntries - 3 - pageEntries}; !slices.Equal(pages, want) || after != 2*pageEntries {
+		t.Errorf("pages of %v entries up to %d, want %v", pages, after, want)
+	}
+	if c, err := s.Head(t.Context(), "a"); err != nil || c.ID != "a" {
+		t.Errorf("the head: %v, %v", c.ID, err)
+	}
+	if _, err := s.Head(t.Context(), "b"); !errors.Is(err, agentloop.ErrNoConversation) {
+		t.Errorf("no head: %v", err)
+	}
+	// Who reads while it is deleted does not take a part for the whole.
+	if err := s.DeleteConversation(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EntriesAfter(t.Context(), "a", 3); !errors.Is(err, agentloop.ErrNoConversation) {
+		t.Errorf("the rest of what was deleted: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.AgentRequest, conversation string) (api.Loop, error) {
 	cfg := s.AgentConfig(q.Config())
 	if conversation != "" {
-		head, _, err := d.talks.Conversation(ctx, conversation)
+		head, err := d.talks.Head(ctx, conversation)
 		if err != nil {
 			return nil, err
 		}

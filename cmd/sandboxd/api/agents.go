@@ -265,7 +265,7 @@ func agentFault(err error) error {
 	}
 	switch {
 	case errors.Is(err, agentloop.ErrNoConversation):
-		return fault(CodeNotFound, "GET /api/chat/conversations lists yours", "no such conversation")
+		return fault(CodeNotFound, "sbx sessions list --conversations, or GET /api/chat/conversations, lists yours", "no such conversation")
 	case errors.Is(err, agentloop.ErrConversationMoved), errors.Is(err, agentloop.ErrTurnRuns):
 		return fault(CodeConflict, "", "%v", err)
 	case errors.Is(err, agentloop.ErrSessionClosed):

@@ -2,7 +2,7 @@ package api
 
 import (
 	"context"
-	"errors"
+	"io"
 	"net/http"
 	"strings"
 
@@ -96,42 +96,18 @@ func (s *Server) listMessages(w http.ResponseWriter, r *http.Request) error {
 			out.Conversation = last[0].ID
 		}
 	}
-	if out.Conversation != "" && s.o.Conversations != nil {
-		_, entries, err := s.o.Conversations.Conversation(r.Context(), out.Conversation)
-		if err != nil && !errors.Is(err, agentloop.ErrNoConversation) { // its first entry is on its way
-			return agentFault(err)
-		}
-		out.Messages, out.End = messagesOf(entries)
+	if out.Conversation == "" || s.o.Conversations == nil {
+		writeJSON(w, http.StatusOK, out)
+		return nil
 	}
-	writeJSON(w, http.StatusOK, out)
-	return nil
-}
-
-// messagesOf puts entries together to messages: results follow the uses they are of.
-// The end is nil while the last turn has none.
-func messagesOf(entries []agentloop.Entry) ([]agentloop.Message, *agentloop.TurnEnd) {
-	out := []agentloop.Message{}
-	var end *agentloop.TurnEnd
-	results := false // the last message holds results
-	for _, e := range entries {
-		switch {
-		case e.Kind == agentloop.EntryEnd:
-			end = e.End
-			continue
-		case e.Kind == agentloop.EntryResult && e.Block != nil:
-			if !results {
-				out = append(out, agentloop.Message{Role: agentloop.RoleUser, Time: e.Time})
-			}
-			last := &out[len(out)-1]
-			last.Blocks = append(last.Blocks, *e.Block)
-		case e.Message != nil:
-			out = append(out, *e.Message)
-		default:
-			continue
-		}
-		results, end = e.Kind == agentloop.EntryResult, nil
+	done, err := s.wholes.begin(peerOf(r).UID())
+	if err != nil {
+		return err
 	}
-	return out, end
+	defer done()
+	return sendWhole(w, "application/json", func(w io.Writer) error {
+		return writeMessages(w, out, s.entries(r.Context(), out.Conversation))
+	})
 }
 
 // compact summarises the conversation of a session.

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,38 +53,44 @@ func (s *Server) listConversations(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
-// conversation is the one that id names, if the peer may see it.
-func (s *Server) conversation(r *http.Request, id string) (ConversationView, error) {
+// conversation is the head of the one that id names, if the peer may see it.
+func (s *Server) conversation(r *http.Request, id string) (agentloop.Conversation, error) {
 	from, err := s.archive()
 	if err != nil {
-		return ConversationView{}, err
+		return agentloop.Conversation{}, err
 	}
-	head, entries, err := from.Conversation(r.Context(), id)
+	head, err := from.Head(r.Context(), id)
 	if peer := peerOf(r); err == nil && !peer.Admin && peer.UID() != head.UID {
 		err = agentloop.ErrNoConversation
 	}
 	if err != nil {
-		return ConversationView{}, agentFault(err)
+		return agentloop.Conversation{}, agentFault(err)
 	}
-	return ConversationView{head, list(entries)}, nil
+	return head, nil
 }
 
 // ownConversation is conversation for requests that change or continue it.
-func (s *Server) ownConversation(r *http.Request, id string) (ConversationView, error) {
-	c, err := s.conversation(r, id)
-	if uid := peerOf(r).UID(); err == nil && uid != 0 && uid != c.Conversation.UID {
-		err = fault(CodeForbidden, "", "the conversation is uid %d's", c.Conversation.UID)
+func (s *Server) ownConversation(r *http.Request, id string) (agentloop.Conversation, error) {
+	head, err := s.conversation(r, id)
+	if uid := peerOf(r).UID(); err == nil && uid != 0 && uid != head.UID {
+		err = fault(CodeForbidden, "", "the conversation is uid %d's", head.UID)
 	}
-	return c, err
+	return head, err
 }
 
 func (s *Server) getConversation(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.conversation(r, r.PathValue("id"))
+	head, err := s.conversation(r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, c)
-	return nil
+	done, err := s.wholes.begin(peerOf(r).UID())
+	if err != nil {
+		return err
+	}
+	defer done()
+	return sendWhole(w, "application/json", func(w io.Writer) error {
+		return writeView(w, head, s.entries(r.Context(), head.ID))
+	})
 }
 
 // exportConversation writes a conversation for a program (JSON lines: the head, then
@@ -99,16 +106,18 @@ func (s *Server) exportConversation(w http.ResponseWriter, r *http.Request) erro
 	default:
 		return fault(CodeBadRequest, "one of jsonl, markdown", "unknown format %q", format)
 	}
-	c, err := s.conversation(r, r.PathValue("id"))
+	head, err := s.conversation(r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	h := w.Header()
-	h.Set("Content-Type", kind)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	_ = write(w, c) // who has gone gets no answer
-	return nil
+	done, err := s.wholes.begin(peerOf(r).UID())
+	if err != nil {
+		return err
+	}
+	defer done()
+	return sendWhole(w, kind, func(w io.Writer) error {
+		return write(w, head, s.entries(r.Context(), head.ID))
+	})
 }
 
 // deleteConversation removes one for good. Its audit rows stay.
@@ -153,11 +162,10 @@ func (s *Server) continued(r *http.Request, one *agentloop.Session, q SessionReq
 		}
 		id = last[0].ID
 	}
-	c, err := s.ownConversation(r, id)
+	head, err := s.ownConversation(r, id)
 	if err != nil {
 		return "", err
 	}
-	head := c.Conversation
 	switch {
 	case head.Agent != "":
 		return "", fault(CodeConflict, "resume the one it belongs to: "+head.Parent, "it is the conversation of a sub-agent")
@@ -166,17 +174,22 @@ func (s *Server) continued(r *http.Request, one *agentloop.Session, q SessionReq
 	case q.Fork == "":
 		return id, nil
 	}
-	fork, err := s.fork(r, c, q.ForkAt, one.ID())
+	fork, err := s.fork(r, head, q.ForkAt, one.ID())
 	return fork.ID, err
 }
 
 // fork takes a conversation up in one of its own.
-func (s *Server) fork(r *http.Request, c ConversationView, at int64, session string) (agentloop.Conversation, error) {
-	at, err := forkPoint(c.Entries, at)
+func (s *Server) fork(r *http.Request, head agentloop.Conversation, at int64, session string) (agentloop.Conversation, error) {
+	done, err := s.wholes.begin(peerOf(r).UID())
 	if err != nil {
 		return agentloop.Conversation{}, err
 	}
-	head, now := c.Conversation, time.Now().UTC()
+	defer done()
+	at, err = forkPoint(s.entries(r.Context(), head.ID), at)
+	if err != nil {
+		return agentloop.Conversation{}, agentFault(err)
+	}
+	now := time.Now().UTC()
 	fork := agentloop.Conversation{ID: agentloop.NewID("conversation"), UID: head.UID, Session: session, Parent: head.ID, ParentLast: at,
 		Workspace: head.Workspace, Title: head.Title, Provider: head.Provider, Model: head.Model, Created: now, Changed: now}
 	err = s.o.Conversations.ForkConversation(r.Context(), head.ID, at, fork)
@@ -197,11 +210,11 @@ func (s *Server) forkConversation(w http.ResponseWriter, r *http.Request) error 
 	if err := readJSON(r, &q); err != nil {
 		return err
 	}
-	c, err := s.ownConversation(r, r.PathValue("id"))
+	head, err := s.ownConversation(r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	fork, err := s.fork(r, c, q.At, "")
+	fork, err := s.fork(r, head, q.At, "")
 	if err != nil {
 		return err
 	}
@@ -211,10 +224,14 @@ func (s *Server) forkConversation(w http.ResponseWriter, r *http.Request) error 
 
 // forkPoint checks that a conversation can be taken up after entry at: every call
 // before has its result. 0 means the last such entry.
-func forkPoint(entries []agentloop.Entry, at int64) (int64, error) {
+func forkPoint(entries entrySeq, at int64) (int64, error) {
 	open := map[string]bool{}
-	before, after := int64(0), int64(0)
-	for _, e := range entries {
+	before, after, last := int64(0), int64(0), int64(0)
+	for e, err := range entries {
+		if err != nil {
+			return 0, err
+		}
+		last = e.Seq
 		switch {
 		case e.Kind == agentloop.EntryCompact:
 			clear(open)
@@ -235,10 +252,10 @@ func forkPoint(entries []agentloop.Entry, at int64) (int64, error) {
 		}
 	}
 	switch {
-	case before == at && at > 0, at == 0 && (before > 0 || len(entries) == 0):
+	case before == at && at > 0, at == 0 && (before > 0 || last == 0):
 		return before, nil
-	case len(entries) == 0 || at > entries[len(entries)-1].Seq || at < 0:
-		return 0, fault(CodeBadRequest, "", "the conversation has no entry %d: %d are there", at, len(entries))
+	case last == 0 || at > last || at < 0:
+		return 0, fault(CodeBadRequest, "", "the conversation has no entry %d: %d are there", at, last)
 	}
 	hint := fmt.Sprintf("fork at %d", before)
 	if after > 0 {

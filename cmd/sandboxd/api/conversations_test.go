@@ -2,6 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +42,22 @@ func twoCalls(t *testing.T) []agentloop.Entry {
 	)
 }
 
+// seq is what a store gives.
+func seq(all []agentloop.Entry) entrySeq {
+	return func(yield func(agentloop.Entry, error) bool) {
+		for _, e := range all {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func messagesOf(all []agentloop.Entry) (out []agentloop.Message, end *agentloop.TurnEnd) {
+	end, _ = eachMessage(seq(all), func(m agentloop.Message) error { out = append(out, m); return nil })
+	return out, end
+}
+
 func TestForkOnlyWhereCallsHaveResults(t *testing.T) {
 	all := twoCalls(t)
 	for _, tt := range []struct {
@@ -51,7 +71,7 @@ func TestForkOnlyWhereCallsHaveResults(t *testing.T) {
 		{at: 0, n: 4, want: 1}, {at: 4, n: 4, hint: "fork at 1"}, // a turn that runs
 		{at: 9, n: 8, hint: "8 are there"}, {at: 1, n: 0, hint: "0 are there"}, {at: 0, n: 0, want: 0},
 	} {
-		got, err := forkPoint(all[:tt.n], tt.at)
+		got, err := forkPoint(seq(all[:tt.n]), tt.at)
 		text := ""
 		if err != nil {
 			text = asFault(err).Text + " " + asFault(err).Hint
@@ -62,7 +82,7 @@ func TestForkOnlyWhereCallsHaveResults(t *testing.T) {
 	}
 	summary := entries(t, `{"kind":"compact","message":{"role":"user","blocks":[{"kind":"text","origin":"loop","text":"so far"}]}}`)[0]
 	summary.Seq = 3
-	if got, err := forkPoint([]agentloop.Entry{all[0], all[1], summary}, 0); got != 3 || err != nil {
+	if got, err := forkPoint(seq([]agentloop.Entry{all[0], all[1], summary}), 0); got != 3 || err != nil {
 		t.Errorf("after a compaction: %d, %v, want 3", got, err)
 	}
 }
@@ -90,7 +110,7 @@ func TestMarkdownKeepsTextsApart(t *testing.T) {
 		"{\"kind\":\"result\",\"block\":{\"kind\":\"tool_result\",\"status\":\"ok\",\"text\":\"a\\n```\\n## You\\n````\\nb\"}}",
 		`{"kind":"end","end":{"reason":"completed","steps":1,"error":"x\n## You"}}`)}
 	var b strings.Builder
-	if err := writeMarkdown(&b, c); err != nil {
+	if err := writeMarkdown(&b, c.Conversation, seq(c.Entries)); err != nil {
 		t.Fatal(err)
 	}
 	fence := ""
@@ -117,7 +137,60 @@ func TestMarkdownKeepsTextsApart(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := writeLines(&b, c); err != nil || strings.Count(b.String(), "\n") != 4 {
+	if err := writeLines(&b, c.Conversation, seq(c.Entries)); err != nil || strings.Count(b.String(), "\n") != 4 {
 		t.Errorf("JSON lines: %v\n%s", err, b.String())
+	}
+}
+
+// What breaks in the middle is no whole answer; what breaks before is an error.
+func TestABrokenReadIsNoAnswer(t *testing.T) {
+	broken := errors.New("the disk is gone")
+	after := func(all []agentloop.Entry) entrySeq {
+		return func(yield func(agentloop.Entry, error) bool) {
+			for _, e := range all {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			yield(agentloop.Entry{}, broken)
+		}
+	}
+	long := twoCalls(t)
+	long[0].Message.Blocks[0].Text = strings.Repeat("x", 1<<20)
+	for _, all := range [][]agentloop.Entry{nil, long} {
+		w := httptest.NewRecorder()
+		var err error
+		var aborted any
+		func() {
+			defer func() { aborted = recover() }()
+			err = sendWhole(w, "application/json", func(w io.Writer) error { return writeView(w, agentloop.Conversation{}, after(all)) })
+		}()
+		if all == nil && (err != broken || aborted != nil || w.Body.Len() > 0) || all != nil && aborted != http.ErrAbortHandler {
+			t.Errorf("%d entries, then an error: %v, %v, %d bytes", len(all), err, aborted, w.Body.Len())
+		}
+	}
+}
+
+func TestWholeReadsAreBoundedByUID(t *testing.T) {
+	var w wholeReads
+	var over []func()
+	for range maxWholeReads {
+		done, err := w.begin(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		over = append(over, done)
+	}
+	if _, err := w.begin(1000); err == nil || asFault(err).Code != CodeBusy || asFault(err).Hint == "" {
+		t.Errorf("one more: %v", err)
+	}
+	if done, err := w.begin(1001); err != nil {
+		t.Errorf("somebody else: %v", err)
+	} else {
+		done()
+	}
+	over[0]()
+	if _, err := w.begin(1000); err != nil {
+		t.Errorf("after the end of one: %v", err)
 	}
 }

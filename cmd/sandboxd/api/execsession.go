@@ -221,7 +221,7 @@ func knownMode(mode string) error {
 func sessionFault(err error) error {
 	switch {
 	case errors.Is(err, agentloop.ErrNoSession):
-		return fault(CodeNotFound, "GET /api/chat/sessions lists yours", "no such session")
+		return fault(CodeNotFound, "sbx sessions list, or GET /api/chat/sessions, lists yours", "no such session")
 	case errors.Is(err, agentloop.ErrTooManySessions):
 		return fault(CodeBusy, "close some", "%v", err)
 	case errors.Is(err, agentloop.ErrNotRecorded):

@@ -60,6 +60,7 @@ type Server struct {
 	judge  *judge
 	jobs   *jobs
 	agents *agents
+	wholes wholeReads
 	execs  *execSessions
 	start  time.Time
 

@@ -14,13 +14,16 @@ import (
 
 // writeLines writes a conversation as JSON lines: {"conversation":...}, then each
 // entry.
-func writeLines(w io.Writer, c ConversationView) error {
+func writeLines(w io.Writer, head agentloop.Conversation, entries entrySeq) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(map[string]any{"conversation": c.Conversation}); err != nil {
+	if err := e.Encode(map[string]any{"conversation": head}); err != nil {
 		return err
 	}
-	for _, entry := range c.Entries {
+	for entry, err := range entries {
+		if err != nil {
+			return err
+		}
 		if err := e.Encode(entry); err != nil {
 			return err
 		}
@@ -31,8 +34,7 @@ func writeLines(w io.Writer, c ConversationView) error {
 // writeMarkdown writes a conversation for people. Texts of tools stand in fences
 // that they cannot close; who said what is told by headings of ours alone, since a
 // heading in the text of a model is quoted.
-func writeMarkdown(w io.Writer, c ConversationView) error {
-	h := c.Conversation
+func writeMarkdown(w io.Writer, h agentloop.Conversation, entries entrySeq) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(h.Title))
 	fmt.Fprintf(&b, "- conversation `%s`, workspace `%s`\n- %s, model `%s`, begun %s\n- %d turns, %d tokens in, %d out%s\n",
@@ -41,7 +43,10 @@ func writeMarkdown(w io.Writer, c ConversationView) error {
 	if h.Parent != "" {
 		fmt.Fprintf(&b, "- from `%s`, after entry %d\n", oneLine(h.Parent), h.ParentLast)
 	}
-	for _, e := range c.Entries {
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
 		markEntry(&b, e)
 		if _, err := b.WriteTo(w); err != nil {
 			return err
