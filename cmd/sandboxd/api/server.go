@@ -158,7 +158,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.agents.close()
 	last, done := context.WithTimeout(context.Background(), lastAnswers)
 	defer done()
-	if err := s.http.Shutdown(last); err != nil {
+	// The caller closes the listeners first, and Serve may not have noticed yet.
+	if err := s.http.Shutdown(last); err != nil && !errors.Is(err, net.ErrClosed) {
 		return errors.Join(stuck, err, s.http.Close())
 	}
 	return stuck
