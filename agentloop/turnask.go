@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -20,7 +21,11 @@ func (t *turn) ask(ctx context.Context, noTools bool) (ModelAnswer, *TurnEnd) {
 		}
 		return answer, &TurnEnd{Reason: EndModel, Error: err.Error(), Err: err}
 	}
-	answer.Message = t.a.normal(answer)
+	message, dropped := t.a.normal(answer)
+	if dropped > 0 {
+		t.events.send(EventTurnNotice, TurnNotice{Kind: "calls-dropped", Text: fmt.Sprintf("%d calls of one answer are left out: at most %d are looked at", dropped, maxKeptUses)})
+	}
+	answer.Message = message
 	answer.Message.Step = t.step
 	t.usage = t.usage.Add(answer.Usage)
 	t.context = answer.Usage.Context()
@@ -88,21 +93,39 @@ func (a *Agent) sent() []Message {
 	return messages
 }
 
+// Bounds of an answer, whatever a server sends: calls that are kept (each has its row
+// and its entries), and bytes of all texts and arguments. More than a model writes in
+// one answer, less than a store takes as one entry (8 MiB).
+const (
+	maxKeptUses    = 512
+	maxAnswerBytes = 4 << 20
+)
+
 // maxToolName is the longest name of a tool that the model APIs take.
 const maxToolName = 64
 
 // normal is an answer as the conversation keeps it: by the model alone, each call
-// with a name that can be sent again and an id that no other has.
-func (a *Agent) normal(answer ModelAnswer) Message {
-	m := Message{Role: RoleAssistant, Time: a.now().UTC(), Model: answer.Message.Model, Usage: &answer.Usage}
+// with a name that can be sent again and an id that no other has. dropped counts the
+// calls that were too many.
+func (a *Agent) normal(answer ModelAnswer) (m Message, dropped int) {
+	m = Message{Role: RoleAssistant, Time: a.now().UTC(), Model: answer.Message.Model, Usage: &answer.Usage}
 	if m.Model == "" {
 		m.Model = a.o.Config.Model
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	uses, left := 0, maxAnswerBytes
+	cut := func(text string) string {
+		text = strings.ToValidUTF8(clip(text, left), "\uFFFD")
+		left = max(left-len(text), 0)
+		return text
+	}
 	for _, b := range answer.Message.Blocks {
 		b.Origin, b.Status, b.Audit, b.Name = OriginModel, "", "", ""
-		b.Text, b.Args = strings.ToValidUTF8(b.Text, "\uFFFD"), strings.ToValidUTF8(b.Args, "\uFFFD")
+		b.Text, b.Args = cut(b.Text), cut(b.Args)
+		if left -= len(b.Opaque); left < 0 {
+			b.Opaque, left = nil, 0
+		}
 		switch b.Kind {
 		case BlockText:
 			if strings.TrimSpace(b.Text) == "" {
@@ -110,6 +133,10 @@ func (a *Agent) normal(answer ModelAnswer) Message {
 			}
 		case BlockThinking:
 		case BlockToolUse:
+			if uses++; uses > maxKeptUses {
+				dropped++
+				continue
+			}
 			b.Text = ""
 			b.Tool = plainName(b.Tool)
 			if !plainID(b.CallID) || a.conv.ids[b.CallID] {
@@ -121,7 +148,7 @@ func (a *Agent) normal(answer ModelAnswer) Message {
 		}
 		m.Blocks = append(m.Blocks, b)
 	}
-	return m
+	return m, dropped
 }
 
 // plainName is a name of a tool that every API takes back.

@@ -122,6 +122,33 @@ func TestCallIDsAreUniqueInAConversation(t *testing.T) {
 	}
 }
 
+// TestAnswersAreBounded: a server that sends calls or text without end is not worked
+// through.
+func TestAnswersAreBounded(t *testing.T) {
+	m := Message{}
+	for range maxKeptUses + 3000 {
+		m.Blocks = append(m.Blocks, Block{Kind: BlockToolUse, Tool: "nothing", Args: `{}`})
+	}
+	m.Blocks = append(m.Blocks, Block{Kind: BlockText, Text: strings.Repeat("x", maxAnswerBytes)}, Block{Kind: BlockThinking, Opaque: json.RawMessage(`"` + strings.Repeat("x", maxAnswerBytes) + `"`)})
+	m.Blocks[0].Args = `{"content":"` + strings.Repeat("x", maxAnswerBytes) + `"}`
+	l := newLoop(t, nil, nil, answers(m), words("ok"))
+	end, events := l.run("go")
+	kept := l.a.Messages()[1]
+	size := 0
+	for _, b := range kept.Blocks {
+		size += len(b.Text) + len(b.Args) + len(b.Opaque)
+	}
+	if end.Reason != EndRepeated || len(kept.Uses()) != maxKeptUses || size > maxAnswerBytes+maxKeptUses*8 {
+		t.Errorf("%+v, %d calls, %d bytes", end, len(kept.Uses()), size)
+	}
+	if !slices.ContainsFunc(events, func(e TurnEvent) bool { d, ok := e.Data.(TurnNotice); return ok && d.Kind == "calls-dropped" }) {
+		t.Error("it is not told")
+	}
+	if r := l.results(); !strings.Contains(r[0].Text, "one JSON object") {
+		t.Errorf("the call that was cut: %q", r[0].Text)
+	}
+}
+
 // TestAnswersAreTheModelsWordsAlone: a model makes no results, and speaks for nobody
 // else.
 func TestAnswersAreTheModelsWordsAlone(t *testing.T) {
