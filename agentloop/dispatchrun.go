@@ -84,7 +84,10 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 		return err
 	}
 	d.o.Metrics.add(1, "sandboxd_launches_total")
-	home := watchHome(p.report.HomeSource)
+	var home homeWatch
+	if err := r.Session.asUser(func() { home = watchHome(p.report.HomeSource) }); err != nil {
+		return nil, err
+	}
 	began := d.o.Now()
 	var whole outputFiles
 	if d.o.Results != nil {
@@ -98,7 +101,11 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	r.result.Detected = d.finishGuard(guard, p, r, err == nil)
 	d.trace(r.result, hopGuard, "")
 	res.Enforced.Weakened = append(res.Enforced.Weakened, p.report.Gaps...)
-	if over := home.over(); over != "" {
+	over := ""
+	if err := r.Session.asUser(func() { over = home.over() }); err != nil {
+		over = "the private home was not measured: " + err.Error()
+	}
+	if over != "" {
 		p.report.Warnings = append(p.report.Warnings, over)
 	}
 	r.result.Plan, r.result.Warnings = p.report, p.report.Warnings

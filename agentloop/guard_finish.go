@@ -31,9 +31,10 @@ func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
 		return nil, fmt.Errorf("guard of %s: %w", j.Workspace, err)
 	}
 	if pass.denied && unix.Geteuid() == 0 && j.UID != 0 {
-		// Something is not the user's. With our own rights, by single names
-		// beneath open directories, and through no link.
+		// The user's rights do not suffice. With our own, by single names beneath
+		// open directories, through no link, and only on what is the user's.
 		pass.retry()
+		pass.asRoot = true
 		pass.run()
 	}
 	if pass.err != nil {
@@ -94,6 +95,8 @@ type guardPass struct {
 	more     int // findings beyond maxGuardFindings
 	failures int
 	denied   bool // something failed for lack of rights
+	asRoot   bool // with the daemon's rights, not the user's; see [guardPass.foreign]
+	others   int  // findings that were left to whom they belong
 	err      error
 	repos    map[string]*guardRepo
 	// seen are the included configs and configured hooks that were judged, and
@@ -243,6 +246,9 @@ func (p *guardPass) setting(dir int, base, full string, e path.Entry, before, no
 }
 
 func (p *guardPass) settingsDir(dir int, base, full string, e path.Entry, before, now *fileState) {
+	if p.foreign(dir, base, full) {
+		return
+	}
 	fd, err := openDirAt(dir, base)
 	if err != nil {
 		p.deniedIf(err)
@@ -270,7 +276,7 @@ func (p *guardPass) settingsDir(dir int, base, full string, e path.Entry, before
 		}
 		p.setting(fd, name, filepath.Join(full, name), e, was, is)
 	}
-	if st, err := lstatAt(dir, base); err == nil && st.Mode != before.Mode {
+	if st, err := lstatAt(dir, base); err == nil && st.Mode != before.Mode && (!p.asRoot || int(st.Uid) == p.UID) {
 		p.deniedIf(unix.Fchmod(fd, before.Mode&0o1777))
 	}
 }

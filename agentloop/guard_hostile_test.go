@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sandboxd/exec"
 	"sandboxd/test/require"
 )
 
@@ -269,22 +270,61 @@ func TestGuardOnAnotherFileSystem(t *testing.T) {
 	})
 }
 
-// TestGuardOfFilesOfAnotherUser: the workspace is a user's, but what was planted
-// is root's, so that the user's rights do not suffice.
-func TestGuardOfFilesOfAnotherUser(t *testing.T) {
+// TestGuardOfDirectoriesOfAnotherUser: what the run planted lies in a directory of
+// root's, so that the user's rights do not suffice. What is root's itself there, no
+// run of the user made.
+func TestGuardOfDirectoriesOfAnotherUser(t *testing.T) {
 	require.Root(t, "to give files to another user")
 	g := newGuarded(t, 1000)
 	guard := g.begin()
-	g.sh("git init -q .")
-	hook := filepath.Join(g.w, ".git/hooks/pre-commit")
-	if err := os.WriteFile(hook, nil, 0o755); err != nil {
+	g.sh("git init -q .; f=.git/hooks/pre-commit; " + evilHook)
+	hooks := filepath.Join(g.w, ".git/hooks")
+	if err := os.WriteFile(hooks+"/post-commit", nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(filepath.Dir(hook), 0, 0); err != nil {
+	if err := os.Chown(hooks, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	g.want(g.finish(guard), ".git/hooks/pre-commit")
+	found := g.finish(guard)
+	if f := found[".git/hooks/pre-commit"]; f.Action != GuardMoved {
+		t.Errorf("the run's: %+v", f)
+	}
 	g.gone(".git/hooks/pre-commit")
+	if f := found[".git/hooks/post-commit"]; f.Action != GuardLeft || f.What != "it belongs to uid 0" {
+		t.Errorf("root's: %+v", f)
+	}
+	g.sh("test -e .git/hooks/post-commit")
+}
+
+// TestGuardLeavesFilesOfOthersInASharedDirectory: in a directory like /tmp another
+// user makes protected names while a run goes on. They stay, with mode and content,
+// and what the run made beside them does not.
+func TestGuardLeavesFilesOfOthersInASharedDirectory(t *testing.T) {
+	require.Root(t, "to play another user")
+	g := newGuarded(t, 1000)
+	if err := errors.Join(os.Chown(g.w, 0, 0), os.Chmod(g.w, os.ModeSticky|0o777)); err != nil {
+		t.Fatal(err)
+	}
+	other := &guarded{T: t, w: g.w, user: &exec.User{UID: 1001, GID: 1001}}
+	guard := g.begin()
+	other.sh("umask 077; mkdir .vscode .claude; echo x > .claude/settings.json; echo x > .envrc; echo '[rules]' > sandboxd.toml; git init -q theirs; f=theirs/.git/hooks/pre-commit; " + evilHook)
+	g.sh("echo x > .mcp.json; mkdir .idea; echo x > .idea/x.xml")
+	list := func() string {
+		return other.sh("find .vscode .claude .envrc sandboxd.toml theirs -printf '%p %m %u %s\\n' | sort; cat .envrc")
+	}
+	before := list()
+	found := g.finish(guard)
+	if after := list(); after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	for _, name := range []string{".vscode", ".claude", ".envrc", "sandboxd.toml"} {
+		if f := found[name]; f.Action != GuardLeft || f.What != "it belongs to uid 1001" || f.Kept != "" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	g.want(map[string]GuardFinding{".mcp.json": found[".mcp.json"], ".idea": found[".idea"]}, ".mcp.json", ".idea")
+	g.gone(".mcp.json")
+	g.gone(".idea")
 }
 
 // TestGuardReportsWhatItCannotUndo: an immutable file can be made by root only.

@@ -105,7 +105,7 @@ func (p *guardPass) judgeRepo(dir int, full string) {
 	if filepath.Dir(full) == p.Workspace && filepath.Base(full) == ".git" && r.known == nil {
 		r.fresh = true
 	}
-	failures := p.failures
+	failures := p.failures + p.others
 	r.config("config")
 	r.config("config.worktree")
 	r.attributes()
@@ -113,7 +113,7 @@ func (p *guardPass) judgeRepo(dir int, full string) {
 	r.hooksEntry()
 	r.openRebase()
 	// What could not be undone must not be known as harmless next time.
-	if len(p.repos) < guardIndexRepos && p.failures == failures {
+	if len(p.repos) < guardIndexRepos && p.failures+p.others == failures {
 		p.repos[full] = takeRepoAt(dir, nil)
 	}
 }
@@ -154,6 +154,12 @@ func (r *repoPass) configAt(dir int, name, full string, fresh bool, accepted []p
 		if before != nil && !r.holds(full) {
 			r.putBack(dir, name, full, "git config was deleted", before)
 		}
+		return nil
+	}
+	if r.theirs(dir, st) && (r.holds(full) || !fresh && !r.changedAt(st)) {
+		return nil
+	}
+	if r.foreign(dir, name, full) {
 		return nil
 	}
 	text, err := readFileAt(dir, name, guardFileBytes)

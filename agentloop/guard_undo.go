@@ -87,6 +87,9 @@ func (k *guardKept) slot(base string) string {
 // moveAside moves what is called base in the open directory dir into our state,
 // and puts before back, if there was something. full is for the report.
 func (p *guardPass) moveAside(dir int, base, full, what string, before *fileState) {
+	if p.foreign(dir, base, full) {
+		return
+	}
 	if err := p.kept.ready(); err != nil {
 		p.fail(full, what, err)
 		return
@@ -117,6 +120,9 @@ func (p *guardPass) moveAside(dir int, base, full, what string, before *fileStat
 
 // putBack restores what the run deleted.
 func (p *guardPass) putBack(dir int, base, full, what string, before *fileState) {
+	if p.foreign(dir, base, full) {
+		return
+	}
 	err := p.kept.ready()
 	if err == nil {
 		err = forceEntry(dir, func() error { return p.recreate(dir, base, before) })
@@ -131,6 +137,9 @@ func (p *guardPass) putBack(dir int, base, full, what string, before *fileState)
 
 // replace puts content in place of a file, and keeps the file.
 func (p *guardPass) replace(dir int, base, full, what string, st unix.Stat_t, content []byte) {
+	if p.foreign(dir, base, full) {
+		return
+	}
 	if err := p.kept.ready(); err != nil {
 		p.fail(full, what, err)
 		return

@@ -25,7 +25,9 @@ const (
 )
 
 // homeWatch finds out whether a run filled its home. It costs two statfs(2), and a
-// walk through the home only if the disk filled meanwhile or a day went by.
+// walk through the home only if the disk filled meanwhile or a day went by. The
+// session's user can put links and files of his choice where the home lies, so it is
+// used with his rights alone.
 type homeWatch struct {
 	dir  string // of the host; empty: none on disk
 	free uint64 // bytes, at the start

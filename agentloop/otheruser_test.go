@@ -2,10 +2,13 @@ package agentloop
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -147,5 +150,58 @@ func TestForeignGuardJournalIsNotTrusted(t *testing.T) {
 	}
 	if _, err := os.Stat(w.host.path("home/u/w/.git/hooks/pre-commit")); err == nil {
 		t.Error("the hook is still there")
+	}
+}
+
+// TestHomeIsMeasuredWithTheUsersRights: the user swaps the directory of his private
+// homes for a link during a run, and gets no file of root's there; without the swap
+// nothing below his home is root's either.
+func TestHomeIsMeasuredWithTheUsersRights(t *testing.T) {
+	w := otherWorld(t, denying())
+	hidden := w.host.dir("rootonly")
+	_ = os.Chmod(hidden, 0o700)
+	res := w.bash("true")
+	homes := filepath.Dir(res.Plan.HomeSource)
+	if note, err := os.Lstat(res.Plan.HomeSource + ".measured"); err != nil || note.Sys().(*syscall.Stat_t).Uid != 1000 {
+		t.Fatalf("the note of an honest run: %v %v", note, err)
+	}
+	err := filepath.WalkDir(w.host.path("home"), func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err == nil && info.Sys().(*syscall.Stat_t).Uid != 1000 {
+			t.Errorf("%s belongs to uid %d", p, info.Sys().(*syscall.Stat_t).Uid)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before, err := readNames(homes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swapped := make(chan error, 1)
+	go func() {
+		swapped <- func() error {
+			for {
+				if _, err := os.Stat(w.host.path("home/u/w/started")); err == nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if err := os.Rename(homes, homes+"2"); err != nil {
+				return err
+			}
+			return errors.Join(os.Symlink(hidden, homes), os.WriteFile(w.host.path("home/u/w/go"), nil, 0o644))
+		}()
+	}()
+	res = w.bash("touch started; while ! test -e go; do sleep 0.02; done")
+	if err := <-swapped; err != nil || !res.Ran {
+		t.Fatalf("%v %v %q", err, res.Status, res.Error)
+	}
+	if names, err := readNames(hidden); err != nil || len(names) != 0 {
+		t.Errorf("in root's directory were made: %q, %v; in the homes lay %q", names, err, before)
 	}
 }
