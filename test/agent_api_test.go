@@ -328,3 +328,19 @@ func (d *daemonRun) firstEvents(session string) string {
 	}
 	return all.String()
 }
+
+// A name of no tool is refused, with the one that was meant; names of other clients
+// are understood.
+func TestToolsThatAreNamedExist(t *testing.T) {
+	d := startDaemon(t, os.Getuid())
+	script := d.model("steps: [{say: x}]")
+	for name, want := range map[string]struct {
+		code int
+		text string
+	}{"run_bsh": {400, "did you mean run_bash?"}, "": {400, "without a name"}, "mcp__none__tool": {400, "no tool"}, "Bash": {201, ""}, "read_file": {201, ""}} {
+		body, _ := json.Marshal(map[string]any{"cwd": d.Work, "env": []string{"HOME=" + d.Home}, "agent": map[string]any{"provider": "scripted", "script": script, "tools": []string{name}}})
+		if text, code := d.request("POST", "/api/chat/sessions", string(body)); code != want.code || !strings.Contains(text, want.text) {
+			t.Errorf("tool %q: %d %s, want %d %s", name, code, text, want.code, want.text)
+		}
+	}
+}

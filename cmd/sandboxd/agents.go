@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +15,7 @@ import (
 	"sandboxd/agentloop/provider"
 	"sandboxd/agentloop/tools"
 	"sandboxd/cmd/sandboxd/api"
+	"sandboxd/policy"
 )
 
 // makeAgent makes the agent of a session: the model that the policy and the client
@@ -34,10 +37,15 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 		closeModel(model)
 		return nil, err
 	}
+	offered, err := d.offered(s, q.Tools)
+	if err != nil {
+		closeModel(model)
+		return nil, err
+	}
 	var agent *agentloop.Agent
 	agent, err = agentloop.NewAgent(ctx, agentloop.AgentOptions{
 		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg, cfg.Model),
-		PriceOf: func(model string) *agentloop.Price { return priceOf(cfg, model) }, Tools: q.Tools, System: q.System,
+		PriceOf: func(model string) *agentloop.Price { return priceOf(cfg, model) }, Tools: offered, System: q.System,
 		Context: func(ctx context.Context) []agentloop.SystemPart { return contextOf(ctx, s, agent.Conversation().ID) },
 		Store:   d.talks, Conversation: conversation,
 	})
@@ -49,6 +57,29 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 		return nil, err
 	}
 	return &loop{Agent: agent, model: model}, nil
+}
+
+// offered gives the tools that a client names their own names. A name that no tool
+// has is refused: a typing error would take a tool away in silence.
+func (d *parts) offered(s *agentloop.Session, names []string) ([]string, error) {
+	if names == nil {
+		return nil, nil
+	}
+	var known []string
+	for _, t := range slices.Concat(d.tools, s.Tools()) {
+		known = append(known, t.Name())
+	}
+	slices.Sort(known)
+	offered := make([]string, 0, len(names))
+	for _, name := range names {
+		own := policy.CanonicalTool(name)
+		if !slices.Contains(known, own) {
+			near := slices.MinFunc(known, func(a, b string) int { return policy.EditDistance(a, own) - policy.EditDistance(b, own) })
+			return nil, api.NewFault(api.CodeBadRequest, "did you mean "+near+"? There are: "+strings.Join(known, ", "), "no tool %q", name)
+		}
+		offered = append(offered, own)
+	}
+	return offered, nil
 }
 
 // setModels gives the session the classifier of mode auto and, if it is asked for, the

@@ -31,6 +31,7 @@ type parts struct {
 	reader     *sqlite.Reader
 	talks      *sqlite.Conversations
 	dispatcher *agentloop.Dispatcher
+	tools      []agentloop.Tool
 	sessions   *agentloop.Sessions
 	asks       *agentloop.AskQueue
 	server     *api.Server
@@ -230,6 +231,7 @@ func (d *parts) build(ctx context.Context) error {
 		return err
 	}
 	all := tools.All(tools.Options{})
+	d.tools = all
 	d.dispatcher, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{
 		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
 		Results:    agentloop.NewResultFiles(agentloop.ResultFilesOptions{}),
