@@ -314,48 +314,60 @@ func TestToolsOfASessionAreKnownToTheDecision(t *testing.T) {
 	}
 }
 
+// wildScript makes answers of bytes: blocks of every kind, with ids that repeat and
+// arguments that are none.
+func wildScript(data []byte) (script [][]Block) {
+	next := func(n int) int {
+		if len(data) == 0 {
+			return 0
+		}
+		b := int(data[0])
+		data = data[1:]
+		return b % n
+	}
+	kinds := []BlockKind{BlockToolUse, BlockToolUse, BlockToolUse, BlockText, BlockThinking, BlockToolResult, "image", ""}
+	ids := []string{"a", "b", "c", "", "a b", "../x", "use_1", strings.Repeat("z", 300)}
+	tools := []string{"quick", "quick", "slow", "Quick", "none", "", "run_bash", "stop\n"}
+	args := []string{`{}`, `{"n":1}`, `{"n":1.0}`, `{"n":2,"n":3}`, `{`, `[]`, `null`, ``, `"x"`, `{"n":"\u0000\ud800"}`, "{\"n\":\"\xff\"}", strings.Repeat(`{"a":`, 100)}
+	for len(data) > 0 && len(script) < 12 {
+		var blocks []Block
+		for range next(9) {
+			b := Block{Kind: kinds[next(len(kinds))], CallID: ids[next(len(ids))], Tool: tools[next(len(tools))], Args: args[next(len(args))]}
+			if b.Kind != BlockToolUse {
+				b.Text = args[next(len(args))]
+			}
+			blocks = append(blocks, b)
+		}
+		script = append(script, blocks)
+	}
+	return script
+}
+
 // FuzzAnswersOfAModel: whatever comes, nothing panics, each call has one result, and
 // what is kept can be resumed.
 func FuzzAnswersOfAModel(f *testing.F) {
-	for _, seed := range []string{
-		`[[{"kind":"tool_use","call_id":"a","tool":"read_file","args":"{}"},{"kind":"tool_use","call_id":"a","tool":"x","args":"{"}],[{"kind":"text","text":"ok"}]]`,
-		`[[{"kind":"tool_result","call_id":"a"},{"kind":"thinking","text":"x","opaque":{"a":1}}],[]]`,
-		`[[{"kind":"tool_use","tool":"stop","args":"{\"n\":1}"}],[{"kind":"tool_use","tool":"stop","args":"{\"n\": 1.0}"}],[{"kind":"tool_use","tool":"todo_write","args":"null"}]]`,
-	} {
-		f.Add([]byte(seed))
-	}
-	quick := testTool{name: "quick", traits: safeTraits, call: func(_ context.Context, r *ToolRun) (string, error) { return fmt.Sprint(r.Call.Args), nil }}
+	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00\x01\x01\x03\x03"))
+	f.Add([]byte("\x08abcdefghijklmnopqrstuvwxyzabcdefghijklmnop\x07ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"))
+	f.Add([]byte(strings.Repeat("\x03\x00\x01\x00\x01\x00\x02\x02\x02\x00\x01\x00\x02", 8)))
+	call := func(_ context.Context, r *ToolRun) (string, error) { return fmt.Sprint(r.Call.Args), nil }
+	tools := []Tool{testTool{name: "quick", traits: safeTraits, call: call}, testTool{name: "slow", call: call}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var script [][]Block
-		if json.Unmarshal(data, &script) != nil || len(script) > 12 {
-			return
-		}
-		l := newLoop(t, []Tool{quick}, func(l *loopWorld) { l.o.Tools = []string{"quick"} })
-		for i, blocks := range script {
-			for j := range blocks { // most of them are to be run
-				if len(blocks[j].Tool) > 2 {
-					blocks[j].Tool = "quick"
-				}
-			}
-			stop := StopTools
-			if i%5 == 4 {
-				stop = StopLength
-			}
+		l := newLoop(t, tools, func(l *loopWorld) { l.o.Tools = []string{"quick", "slow"} })
+		for i, blocks := range wildScript(data) {
+			stop := []StopReason{StopTools, StopTools, StopEnd, StopTools, StopLength}[i%5]
 			l.model.steps = append(l.model.steps, func(context.Context, ModelRequest, func(ModelDelta)) (ModelAnswer, error) {
 				return ModelAnswer{Message: Message{Blocks: blocks}, Stop: stop, Usage: Usage{Input: 10}}, nil
 			})
 		}
 		end, _ := l.run("go")
-		if end.Reason == "" || end.Steps == 0 {
+		if end.Reason == "" || end.Reason == EndInternal || end.Steps == 0 {
 			t.Errorf("%+v", end)
 		}
-		l.o.Conversation = l.a.ID()
-		again, err := NewAgent(t.Context(), l.o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := checkPairs(again.Messages()); err != nil {
-			t.Error(err)
+		entries := len(l.store.entries[l.a.ID()])
+		for _, cut := range []int{entries, entries / 2, 1} {
+			if err := checkPairs(l.resumed(cut).a.Messages()); err != nil {
+				t.Errorf("cut after %d of %d: %v", cut, entries, err)
+			}
 		}
 	})
 }

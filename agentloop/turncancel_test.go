@@ -89,6 +89,16 @@ func TestCancelIsSeenEverywhere(t *testing.T) {
 				}
 			},
 			there: func(l *loopWorld, _ chan struct{}) { l.asked(1) }},
+		{name: "compaction", want: StatusOK, steps: func(b chan struct{}) []modelStep {
+			full := func(ctx context.Context, r ModelRequest, emit func(ModelDelta)) (ModelAnswer, error) {
+				a, err := asks("run_bash", map[string]any{"command": "seq 2000"})(ctx, r, emit)
+				a.Usage.Input = 50_000
+				return a, err
+			}
+			return []modelStep{full, func(ctx context.Context, r ModelRequest, _ func(ModelDelta)) (ModelAnswer, error) {
+				return stalls(b)(ctx, r, func(ModelDelta) {})
+			}}
+		}},
 		{name: "hook of the prompt", hooks: blockingHook(EventUserPromptSubmit)},
 		{name: "hook of a call", hooks: blockingHook(EventPreToolUse), steps: bash("echo never"), want: StatusCancelled},
 		{name: "hook after a step", hooks: blockingHook(EventStepComplete), steps: bash("true"), want: StatusOK},
