@@ -38,4 +38,12 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(steps), "µs/step")
 		})
 	}
+	b.Run("bash without a loop", func(b *testing.B) {
+		l := newLoop(b, nil, nil)
+		for b.Loop() {
+			if res := l.bash("true"); res.Status != StatusOK {
+				b.Fatal(res.Error)
+			}
+		}
+	})
 }
