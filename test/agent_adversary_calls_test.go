@@ -48,7 +48,7 @@ func TestAdversariesOfCalls(t *testing.T) {
 				return modelReply{Calls: []modelCall{use("file_write", object{"file_path": "huge", "content": strings.Repeat("A", 20<<20)})}}
 			}
 			return modelReply{Text: "done"}
-		}, end: "store", code: 125, unkept: true, after: func(s *scene, o adversaryEnd) {
+		}, end: "completed", after: func(s *scene, o adversaryEnd) {
 			if ran := o.ran(); len(ran) != 0 {
 				s.Errorf("%q ran", ran)
 			}

@@ -209,6 +209,9 @@ type object = map[string]any
 
 func (m *modelServer) anthropic(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client was killed
+	}
 	var q struct {
 		Model     string          `json:"model"`
 		MaxTokens int             `json:"max_tokens"`
@@ -339,6 +342,9 @@ func pieces(s string) []string {
 
 func (m *modelServer) openAI(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client was killed
+	}
 	var q struct {
 		Model  string `json:"model"`
 		Stream bool   `json:"stream"`

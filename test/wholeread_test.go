@@ -13,7 +13,7 @@ import (
 // a page each and not the conversation; others' conversations are not read at all.
 func TestStalledReadersOfAConversationAreFew(t *testing.T) {
 	d := startDaemon(t, os.Getuid())
-	session := d.chat("steps: [{say: "+strings.Repeat("word of it ", 70)+", say_times: 6000, repeat: -1}]", nil)
+	session := d.chat("steps: [{say: "+strings.Repeat("word of it ", 70)+", say_times: 5000, repeat: -1}]", nil)
 	var id string
 	for range 3 {
 		d.object("POST", session+"/messages", `{"text":"talk"}`, 202)
@@ -55,7 +55,7 @@ func TestStalledReadersOfAConversationAreFew(t *testing.T) {
 	})
 	for range 5 { // one after the other each is answered
 		for _, path := range paths {
-			if text, code := d.request("GET", path, ""); code != 200 || strings.Count(text, "word of it") < 3*70*6000 {
+			if text, code := d.request("GET", path, ""); code != 200 || strings.Count(text, "word of it") < 3*70*5000 {
 				t.Fatalf("%s afterwards: %d, %d bytes", path, code, len(text))
 			}
 		}
