@@ -61,6 +61,12 @@ func TestInstructionsOfTheRepository(t *testing.T) {
 				tt.make(w.host)
 				w.host.Cwd = w.host.path("home/u/w/sub/deep")
 			}}, func(l *loopWorld) {
+				if tt.name == "a directory that became a link" {
+					if err := os.RemoveAll(l.host.path("home/u/w/sub")); err != nil {
+						t.Fatal(err)
+					}
+					l.host.link(l.host.path("home/u/other"), "home/u/w/sub")
+				}
 				if tt.name == "denied by the policy" {
 					if err := l.s.AddRule(policy.DenyRule, "read_file(./sub/AGENTS.md)", "t"); err != nil {
 						t.Fatal(err)
