@@ -67,6 +67,11 @@ type AgentLimits struct {
 	HardLimit int64         // 40,000 tokens: compaction, else the end
 	Cost      float64       // US dollars of a conversation; 0: none
 	Time      time.Duration // wall clock of a turn; 0: none
+	// Silence is how long a model may send nothing, before its answer and within it,
+	// until the request is given up: 5 minutes, which is what Codex waits for the next
+	// event of a stream (its stream_idle_timeout_ms), and undici, the HTTP client of
+	// Node.js, for headers and for the next piece of a body.
+	Silence time.Duration
 	// MaxOutput is how many characters of a result the model gets: 4,000. The
 	// whole goes to a file.
 	MaxOutput int
@@ -99,6 +104,7 @@ func (l AgentLimits) OrDefault() AgentLimits {
 	fill(&l.Parallel, 8)
 	fill(&l.Depth, 3)
 	fill(&l.Spawns, 16)
+	fill(&l.Silence, 5*time.Minute)
 	return l
 }
 
@@ -117,6 +123,7 @@ func (l AgentLimits) with(o AgentLimits) AgentLimits {
 	replace(&l.HardLimit, o.HardLimit)
 	replace(&l.Cost, o.Cost)
 	replace(&l.Time, o.Time)
+	replace(&l.Silence, o.Silence)
 	return l
 }
 
@@ -138,6 +145,7 @@ func (l AgentLimits) bounded(bounds AgentLimits) AgentLimits {
 	lower(&l.HardLimit, bounds.HardLimit, defaults.HardLimit)
 	lower(&l.Cost, bounds.Cost, 0)
 	lower(&l.Time, bounds.Time, 0)
+	lower(&l.Silence, bounds.Silence, defaults.Silence)
 	return l
 }
 
@@ -153,7 +161,7 @@ func lower[T int | int64 | float64 | time.Duration](field *T, bound, usual T) {
 	}
 }
 
-func fill[T int | int64](field *T, value T) {
+func fill[T int | int64 | time.Duration](field *T, value T) {
 	if *field == 0 {
 		*field = value
 	}

@@ -340,12 +340,13 @@ func (l AgentLimits) within(outer AgentLimits) AgentLimits {
 	l.Parallel = tighter(l.Parallel, outer.Parallel)
 	l.Depth = tighter(l.Depth, outer.Depth)
 	l.Spawns = tighter(l.Spawns, outer.Spawns)
+	l.Silence = tighter(l.Silence, outer.Silence)
 	l.Cost, l.Time = outer.Cost, outer.Time // one budget
 	return l
 }
 
 // tighter is the smaller of two limits, of which a negative one is none.
-func tighter[T int | int64](a, b T) T {
+func tighter[T int | int64 | time.Duration](a, b T) T {
 	switch {
 	case a < 0:
 		return b

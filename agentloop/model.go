@@ -120,6 +120,7 @@ const (
 	ModelRateLimited ModelErrorKind = "rate-limited" // 429, after the retries
 	ModelOverloaded  ModelErrorKind = "overloaded"   // 5xx, 529, after the retries
 	ModelCut         ModelErrorKind = "cut"          // the stream ended in the middle
+	ModelSilent      ModelErrorKind = "silent"       // nothing came for the time of AgentLimits.Silence
 	ModelUnreachable ModelErrorKind = "unreachable"
 	ModelBadRequest  ModelErrorKind = "bad-request"
 	ModelBadAnswer   ModelErrorKind = "bad-answer" // not the protocol

@@ -159,7 +159,8 @@ func failed(err error) *failure {
 	case errors.Is(err, errPlainKey):
 		return known(agentloop.ModelUnreachable, false, errPlainKey)
 	case errors.Is(err, errSilent):
-		return known(agentloop.ModelCut, true, errSilent)
+		// What was sent is not sent again: the model may be working on it.
+		return known(agentloop.ModelSilent, false, errSilent)
 	case errors.Is(err, errBroken):
 		return known(agentloop.ModelCut, true, errBroken)
 	case errors.Is(err, errTooLong):
@@ -171,7 +172,6 @@ func failed(err error) *failure {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return known(agentloop.ModelUnreachable, true, innermost(err))
 	case isNet && netErr.Timeout():
-		// What was sent is not sent again: the model may be working on it.
 		op, _ := errors.AsType[*net.OpError](err)
 		return known(agentloop.ModelUnreachable, op != nil && op.Op == "dial", errors.New("no answer in time"))
 	case isNet:
@@ -222,6 +222,8 @@ func hint(kind agentloop.ModelErrorKind, keyName string) string {
 		return "check model and base_url of [agent]"
 	case agentloop.ModelTooLong:
 		return "compact the conversation, or begin a new one"
+	case agentloop.ModelSilent:
+		return "a slow server needs a longer silence in [agent.limits]"
 	case agentloop.ModelUnreachable:
 		return "check base_url of [agent] and the network"
 	}

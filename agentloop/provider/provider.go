@@ -26,8 +26,8 @@ type Options struct {
 	// that asks for more is not waited for.
 	Attempts         int
 	Backoff, MaxWait time.Duration
-	// Silence bounds the wait for an answer to begin, and for its next byte: 2 min.
-	// Longest bounds a whole answer: 30 min.
+	// Silence is that of [agentloop.AgentLimits], for a configuration that says
+	// nothing. Longest bounds a whole answer: 30 min.
 	Silence, Longest time.Duration
 }
 
@@ -37,7 +37,7 @@ func (o Options) orDefault() Options {
 	}
 	fill(&o.Backoff, 500*time.Millisecond)
 	fill(&o.MaxWait, 2*time.Minute)
-	fill(&o.Silence, 2*time.Minute)
+	fill(&o.Silence, agentloop.AgentLimits{}.OrDefault().Silence)
 	fill(&o.Longest, 30*time.Minute)
 	return o
 }
@@ -113,6 +113,9 @@ func (e *ConfigError) Error() string {
 //
 // The provider may be an io.Closer: Close drops its idle connections.
 func New(cfg agentloop.AgentConfig, lookup func(string) string, o Options) (agentloop.Provider, agentloop.AgentConfig, error) {
+	if cfg.Limits.Silence > 0 {
+		o.Silence = cfg.Limits.Silence
+	}
 	o = o.orDefault()
 	name, err := choose(cfg, lookup)
 	if err != nil {

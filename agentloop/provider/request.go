@@ -76,7 +76,7 @@ func (c *client) Stream(ctx context.Context, r agentloop.ModelRequest, emit func
 			continue
 		}
 		wait := c.backoff(attempt, f)
-		if said && f.kind != agentloop.ModelBadAnswer {
+		if said && f.kind != agentloop.ModelBadAnswer && f.kind != agentloop.ModelSilent {
 			f.kind = agentloop.ModelCut
 		}
 		if said || !f.again || attempt >= c.o.Attempts || waited+wait > c.o.MaxWait {

@@ -55,14 +55,13 @@ func newClient(base *url.URL, key string, lookup func(string) string, o Options)
 	choose := proxies.ProxyFunc()
 	return &http.Client{
 		Transport: &wire{o: o, next: &http.Transport{
-			Proxy:                 func(r *http.Request) (*url.URL, error) { return choose(r.URL) },
-			DialContext:           dial,
-			TLSClientConfig:       o.TLS,
-			TLSHandshakeTimeout:   dialTimeout,
-			ResponseHeaderTimeout: o.Silence,
-			ForceAttemptHTTP2:     true,
-			MaxIdleConns:          4,
-			IdleConnTimeout:       90 * time.Second,
+			Proxy:               func(r *http.Request) (*url.URL, error) { return choose(r.URL) },
+			DialContext:         dial,
+			TLSClientConfig:     o.TLS,
+			TLSHandshakeTimeout: dialTimeout,
+			ForceAttemptHTTP2:   true,
+			MaxIdleConns:        4,
+			IdleConnTimeout:     90 * time.Second,
 			// A header is not a way round the bound of a body.
 			MaxResponseHeaderBytes: 256 << 10,
 		}},
@@ -83,7 +82,7 @@ func either(lookup func(string) string, names ...string) string {
 var (
 	errPlainKey = errors.New("the key is not sent over plain HTTP to another host")
 	errTooLarge = fmt.Errorf("the answer is larger than %d MiB", maxAnswerBytes>>20)
-	errSilent   = errors.New("the stream was silent for too long")
+	errSilent   = errors.New("the server was silent for too long")
 	errBroken   = errors.New("the connection broke in the middle of the answer")
 	errTooLong  = errors.New("the answer took too long")
 )
@@ -114,21 +113,55 @@ func (w *wire) CloseIdleConnections() {
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	res, err := w.next.RoundTrip(r.WithContext(ctx))
+	idle := time.AfterFunc(w.o.Silence, func() { cancel(errSilent) })
+	res, err := w.next.RoundTrip(heard(r.WithContext(ctx), func() { idle.Reset(w.o.Silence) }))
 	if err != nil {
+		idle.Stop()
+		if errors.Is(context.Cause(ctx), errSilent) {
+			err = errSilent
+		}
 		cancel(nil)
 		return nil, err
 	}
 	if failed := w.judge(res); failed != nil {
+		idle.Stop()
 		res.Body.Close()
 		cancel(nil)
 		return nil, failed
 	}
-	b := &body{rc: res.Body, left: maxAnswerBytes, ctx: ctx, cancel: cancel, silence: w.o.Silence}
-	b.idle = time.AfterFunc(w.o.Silence, func() { cancel(errSilent) })
+	idle.Reset(w.o.Silence)
+	b := &body{rc: res.Body, left: maxAnswerBytes, ctx: ctx, cancel: cancel, silence: w.o.Silence, idle: idle}
 	b.whole = time.AfterFunc(w.o.Longest, func() { cancel(errTooLong) })
 	res.Body = b
 	return res, nil
+}
+
+// heard calls f whenever the server has taken some of the body of a request.
+func heard(r *http.Request, f func()) *http.Request {
+	if r.Body == nil {
+		return r
+	}
+	r.Body = taken{r.Body, f}
+	if again := r.GetBody; again != nil {
+		r.GetBody = func() (io.ReadCloser, error) {
+			b, err := again()
+			if err != nil {
+				return nil, err
+			}
+			return taken{b, f}, nil
+		}
+	}
+	return r
+}
+
+type taken struct {
+	io.ReadCloser
+	f func()
+}
+
+func (t taken) Read(p []byte) (int, error) {
+	t.f()
+	return t.ReadCloser.Read(p)
 }
 
 // judge says why an answer is none.

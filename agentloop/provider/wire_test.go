@@ -241,12 +241,17 @@ func TestSilentAndEndlessStreamsEnd(t *testing.T) {
 		o.Silence = 200 * time.Millisecond
 		start := time.Now()
 		_, err := dial(t, p, newWireServer(t, hang(events(half...))), o).Stream(t.Context(), ask(), nil)
-		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelCut || !strings.Contains(err.Error(), "silent") || time.Since(start) > 3*time.Second {
+		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelSilent || e.Attempts != 1 || !strings.Contains(err.Error(), "silent") || time.Since(start) > 3*time.Second {
 			t.Errorf("silent stream: %v after %v", err, time.Since(start))
 		}
 		_, err = dial(t, p, newWireServer(t, hang(nil)), o).Stream(t.Context(), ask(), nil)
-		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelUnreachable || e.Attempts != 1 {
+		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelSilent || e.Attempts != 1 {
 			t.Errorf("no answer: %v", err)
+		}
+		// A stream that has begun and has not said anything is not asked for again either.
+		_, err = dial(t, p, newWireServer(t, hang(events())), o).Stream(t.Context(), ask(), nil)
+		if e, ok := errors.AsType[*agentloop.ModelError](err); !ok || e.Kind != agentloop.ModelSilent || e.Attempts != 1 {
+			t.Errorf("an empty stream: %v", err)
 		}
 		o.Longest = 300 * time.Millisecond
 		drip := func(w http.ResponseWriter, r *http.Request) {

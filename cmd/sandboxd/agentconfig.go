@@ -15,6 +15,7 @@ func agentConfig(a settings.Agent, l settings.Limits) agentloop.AgentConfig {
 		Limits: agentloop.AgentLimits{
 			MaxSteps: int(limits.MaxSteps.V), SoftLimit: limits.SoftTokens.V, HardLimit: limits.HardTokens.V,
 			Cost: max(limits.Budget.V, 0), Time: max(limits.Time.V, 0), // "unlimited" is none
+			Silence:   limits.Silence.V,
 			MaxOutput: int(limits.OutputChars.V), MaxAnswer: int(limits.AnswerTokens.V),
 			DenialsInARow: int(l.DenialsInRow.V), DenialsTotal: int(l.DenialsTotal.V),
 			Repeats: int(limits.Repeats.V), Stale: int(limits.Stale.V), Parallel: int(limits.Parallel.V),

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sandboxd/agentloop"
 	"sandboxd/policy/settings"
@@ -39,7 +42,7 @@ var limitKeys = map[string]string{"MaxSteps": "max_steps", "SoftLimit": "soft_to
 // Every field has a key, and every key reaches its field.
 func TestAgentTableReachesTheLoop(t *testing.T) {
 	text := "[limits]\ndenials_in_row = 101\ndenials_total = 102\n[agent]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"https://b\"\nkey_env = \"K\"\nscript = \"s\"\nclassifier = \"c\"\nexplainer = \"e\"\nexplain = true\n" +
-		"[agent.prices]\nm = { input = 1, output = 2, cache_read = 3, cache_write = 4 }\n[agent.limits]\nbudget = 1.5\ntime = \"9s\"\n"
+		"[agent.prices]\nm = { input = 1, output = 2, cache_read = 3, cache_write = 4 }\n[agent.limits]\nbudget = 1.5\ntime = \"9s\"\nsilence = \"8s\"\n"
 	for i, key := range []string{"max_steps", "soft_tokens", "hard_tokens", "output_chars", "answer_tokens", "repeats", "stale", "parallel", "depth", "spawns"} {
 		text += fmt.Sprintf("%s = %d\n", key, i+2)
 	}
@@ -83,6 +86,12 @@ func TestDefaultLimitsOfAgentsAgree(t *testing.T) {
 			}
 		}
 	}
+	usual := agentloop.AgentLimits{}.OrDefault().Silence
+	for d, told := range map[time.Duration]int{usual: 0, usual + time.Second: 1} {
+		if e := loadAgent(t, "", fmt.Sprintf("[agent.limits]\nsilence = %q\n", d)); len(e.Ignored) != told {
+			t.Errorf("silence = %v: told %v, want %d notes", d, e.Ignored, told)
+		}
+	}
 }
 
 func TestLimitsOfAgentsAreDocumented(t *testing.T) {
@@ -90,7 +99,7 @@ func TestLimitsOfAgentsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range limitKeys {
+	for _, key := range append(slices.Collect(maps.Values(limitKeys)), "silence", "time", "budget") {
 		if !strings.Contains(string(doc), "`"+key+"`") {
 			t.Errorf("docs/models.md has no %s", key)
 		}

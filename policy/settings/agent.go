@@ -35,7 +35,7 @@ type AgentLimits struct {
 	MaxSteps, SoftTokens, HardTokens, OutputChars, AnswerTokens Value[int64]
 	Repeats, Stale, Parallel, Depth, Spawns                     Value[int64]
 	Budget                                                      Value[float64]
-	Time                                                        Value[time.Duration]
+	Time, Silence                                               Value[time.Duration]
 }
 
 // agentCount is one of the numbers, with what holds where nobody says anything.
@@ -124,6 +124,8 @@ func (d *decoder) agentLimits(n *node) error {
 			l.Budget, err = d.dollars(m.value, "agent.limits.budget")
 		case "time":
 			l.Time, err = d.duration(m.value, "agent.limits.time")
+		case "silence":
+			l.Silence, err = d.silence(m.value)
 		default:
 			for _, c := range l.counts() {
 				if c.key != m.key {
@@ -140,6 +142,21 @@ func (d *decoder) agentLimits(n *node) error {
 		}
 	}
 	return nil
+}
+
+// usualSilence holds where nobody says anything, as in agentloop; an answer has no
+// longer than longestSilence as a whole.
+const (
+	usualSilence   = 5 * time.Minute
+	longestSilence = 30 * time.Minute
+)
+
+func (d *decoder) silence(n *node) (Value[time.Duration], error) {
+	v, err := d.duration(n, "agent.limits.silence")
+	if err == nil && (v.V < time.Second || v.V > longestSilence) {
+		err = d.errorf(n, "agent.limits.silence must be from 1s to %v", longestSilence)
+	}
+	return v, err
 }
 
 // dollars reads an amount above zero, or "unlimited".
@@ -266,6 +283,9 @@ func (m *merger) agentLimits(l layer) {
 	}
 	if v := in.Time; !bound || !out.Time.Set || moreThan(v.V, out.Time.V) {
 		pickLimit(m, l, "agent.limits.time", &out.Time, v, -1)
+	}
+	if v := in.Silence; !bound || !out.Silence.Set || v.V < out.Silence.V {
+		pickLimit(m, l, "agent.limits.silence", &out.Silence, v, usualSilence)
 	}
 	switch v := in.Budget; {
 	case !v.Set:

@@ -34,6 +34,7 @@ depth = 2
 spawns = 7
 budget = 2.5
 time = "10m"
+silence = "90s"
 
 [agent.prices]
 qwen = { input = 1, output = 2.5 }
@@ -68,6 +69,9 @@ func values(a Agent) map[string]any {
 	if a.Limits.Time.Set {
 		out["time"] = a.Limits.Time.V
 	}
+	if a.Limits.Silence.Set {
+		out["silence"] = a.Limits.Silence.V
+	}
 	for _, p := range a.Prices {
 		out["price "+p.Model] = [4]float64{p.Input, p.Output, p.CacheRead, p.CacheWrite}
 	}
@@ -78,7 +82,7 @@ var whole = map[string]any{
 	"provider": "openai", "model": "qwen", "base_url": "https://models.example/v1", "key_env": "MODELS_KEY", "script": "/srv/s.yaml", "classifier": "small",
 	"explainer": "tiny", "explain": true, "max_steps": int64(30), "soft_tokens": int64(100000), "hard_tokens": int64(150000), "output_chars": int64(9000),
 	"answer_tokens": int64(4096), "repeats": int64(5), "stale": int64(6), "parallel": int64(4), "depth": int64(2), "spawns": int64(7), "budget": 2.5,
-	"time": 10 * time.Minute, "price qwen": [4]float64{1, 2.5, 1, 1}, "price gpt-6.1-sol": [4]float64{2, 10, 0.1, 2.5},
+	"time": 10 * time.Minute, "silence": 90 * time.Second, "price qwen": [4]float64{1, 2.5, 1, 1}, "price gpt-6.1-sol": [4]float64{2, 10, 0.1, 2.5},
 }
 
 func TestAgentTableIsRead(t *testing.T) {
@@ -127,6 +131,9 @@ func TestAgentTableIsChecked(t *testing.T) {
 		"[agent.limits]\nbudget = nan":                   "US dollars",
 		"[agent.limits]\nbudget = inf":                   "US dollars",
 		"[agent.limits]\ntime = \"soon\"":                "agent.limits.time",
+		"[agent.limits]\nsilence = \"unlimited\"":        "from 1s to 30m",
+		"[agent.limits]\nsilence = \"31m\"":              "from 1s to 30m",
+		"[agent.limits]\nsilence = \"1ms\"":              "from 1s to 30m",
 		"[agent.prices]\nm = 3":                          "a table such as",
 		"[agent.prices]\nm = { input = 1 }":              "needs input and output",
 		"[agent.prices]\nm = { input = 1, output = -1 }": "US dollars",
@@ -153,7 +160,7 @@ func TestUntrustedAgentTableOnlyLowersLimits(t *testing.T) {
 	p := newPlace(t)
 	p.project(agentTable)
 	e := p.load(p.options())
-	want := map[string]any{"answer_tokens": int64(4096), "parallel": int64(4), "depth": int64(2), "spawns": int64(7), "budget": 2.5, "time": 10 * time.Minute}
+	want := map[string]any{"answer_tokens": int64(4096), "parallel": int64(4), "depth": int64(2), "spawns": int64(7), "budget": 2.5, "time": 10 * time.Minute, "silence": 90 * time.Second}
 	if got := values(e.Agent); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

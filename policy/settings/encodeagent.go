@@ -40,6 +40,10 @@ func (w *tomlWriter) agent(p *Policy, prefix string) {
 		begin("agent.limits")
 		w.wait("time", a.Limits.Time)
 	}
+	if a.Limits.Silence.Set {
+		begin("agent.limits")
+		w.wait("silence", a.Limits.Silence)
+	}
 	fresh = true
 	for _, m := range a.Prices {
 		begin("agent.prices")

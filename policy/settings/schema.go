@@ -28,7 +28,7 @@ var schema = map[string][]string{
 	"skills":     {"dirs"},
 	"agent":      {"provider", "model", "base_url", "key_env", "script", "classifier", "explainer", "explain", "limits", "prices"},
 	"agent limits": {"max_steps", "soft_tokens", "hard_tokens", "output_chars", "answer_tokens", "repeats", "stale", "parallel", "depth", "spawns",
-		"budget", "time"},
+		"budget", "time", "silence"},
 	"price":      {"input", "output", "cache_read", "cache_write"},
 	"classifier": {"allow_above", "deny_below", "timeout", "patience"},
 	"hook":       {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
