@@ -25,6 +25,8 @@ type SessionRequest struct {
 	// of them, by name.
 	Agent bool
 	Keys  map[string]string
+	// Attached says that the session ends with its client; it is kept, and shown.
+	Attached bool
 }
 
 // PolicyInForce is a policy as it was read.

@@ -135,7 +135,7 @@ func (s *Session) State() SessionState {
 	return SessionState{
 		ID: s.id, UID: c.UID, GID: c.GID, Groups: c.Groups, Created: s.created, Workspace: s.workspace, Mode: mode,
 		Policy: s.request.Policy, Profile: s.request.Profile, Environ: s.request.Environ, Rules: s.own,
-		Cwd: s.request.Cwd, Grant: s.request.Grant,
+		Cwd: s.request.Cwd, Grant: s.request.Grant, Attached: s.request.Attached,
 	}.withoutSecrets(s.Kept())
 }
 

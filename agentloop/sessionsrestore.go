@@ -88,7 +88,7 @@ func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, erro
 		return nil, errors.New("a directory or a flag held a secret, which is not kept")
 	}
 	peer := Peer{Caller: CallerOf(st.UID, st.GID, st.Groups, st.Environ)}
-	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant}
+	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant, Attached: st.Attached}
 	if err := m.reserve(st.UID); err != nil {
 		return nil, err
 	}
@@ -99,8 +99,14 @@ func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, erro
 	return s, err
 }
 
-// shutdown is the reason why a session ends for this process alone.
-const shutdown = "shutdown"
+// Reasons why a session ends.
+const (
+	// shutdown: for this process alone.
+	shutdown = "shutdown"
+	// ClientGone: it was made for one client, which left without ending it, as one
+	// that was killed.
+	ClientGone = "client-gone"
+)
 
 // Shutdown ends the calls of every session and leaves the sessions in the Store.
 // Without a Store they are over, and each has its row.

@@ -47,6 +47,8 @@ type SessionState struct {
 	// Cwd and Grant are the client's directory and flags.
 	Cwd   string       `json:"cwd,omitempty"`
 	Grant policy.Grant `json:"grant"`
+	// Attached: the session ends with its client ([ClientGone]).
+	Attached bool `json:"attached,omitempty"`
 	// Incomplete: a directory or a flag held a secret, which is not here. The
 	// session ends with its daemon.
 	Incomplete bool `json:"incomplete,omitempty"`

@@ -108,7 +108,7 @@ func (p *program) agentOptions(c *cli.Context) (agentOptions, error) {
 	}
 	o.session = api.SessionRequest{
 		Cwd: api.Text(cwd), Env: api.Texts(p.environ), Grant: api.NewGrant(run.grant), Policy: api.Texts(fromHere(cwd, run.policyFiles)),
-		Profile: api.Text(run.profile), Mode: c.String("mode"), Fork: c.String("fork"), ForkAt: c.Int64("fork-at"),
+		Profile: api.Text(run.profile), Mode: c.String("mode"), Fork: c.String("fork"), ForkAt: c.Int64("fork-at"), Attached: true,
 	}
 	if o.session.Agent, err = agentRequest(c, cwd); err != nil {
 		return o, err

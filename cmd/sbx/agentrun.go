@@ -126,7 +126,7 @@ func (a *agentRun) follow(ctx context.Context) error {
 	opened := make(chan struct{})
 	var once sync.Once
 	a.following.Go(func() {
-		err := a.cl.SessionEvents(ctx, a.session.ID, 0, a.asker != nil, func() { once.Do(func() { close(opened) }) }, a.event)
+		err := a.cl.SessionEvents(ctx, a.session.ID, 0, api.Following{Answers: a.asker != nil, Attached: true}, func() { once.Do(func() { close(opened) }) }, a.event)
 		if err == nil {
 			err = api.ErrCut
 		}

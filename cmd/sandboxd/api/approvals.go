@@ -81,8 +81,8 @@ func (s *Server) watchApprovals(w http.ResponseWriter, r *http.Request) error {
 	defer s.o.Asks.Attach(peer, "watcher")()
 	ctx, cancel := s.untilQuit(r.Context())
 	defer cancel()
-	out, err := beginSSE(w)
-	if err != nil {
+	out := newSSE(w)
+	if err := out.begin(); err != nil {
 		return nil
 	}
 	beat := time.NewTicker(sseHeartbeat)

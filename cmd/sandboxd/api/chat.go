@@ -43,8 +43,8 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.untilQuit(r.Context())
 	defer cancel()
-	out, err := beginSSE(w)
-	if err != nil {
+	out := newSSE(w)
+	if err := out.begin(); err != nil {
 		return nil // the turn goes on
 	}
 	_ = followEvents(ctx, one.Events(), accepted.After, out, run.done)

@@ -29,14 +29,23 @@ func (c *Client) Say(ctx context.Context, session string, q MessageRequest) (Tur
 	return out, err
 }
 
+// Following says what the reader of a session's events is to the session.
+type Following struct {
+	Answers  bool // somebody who answers its questions
+	Attached bool // the client that it ends with
+}
+
 // SessionEvents calls f for each event after the given one until it returns an
 // error, or the session ends. opened, if not nil, is called when the daemon follows.
-// With answers the client counts as somebody who answers the session's questions.
-func (c *Client) SessionEvents(ctx context.Context, session string, after int64, answers bool, opened func(), f func(agentloop.Event) error) error {
-	path := "/api/chat/sessions/" + url.PathEscape(session) + "/events"
-	if answers {
-		path += "?answers=1"
+func (c *Client) SessionEvents(ctx context.Context, session string, after int64, how Following, opened func(), f func(agentloop.Event) error) error {
+	v := url.Values{}
+	if how.Answers {
+		v.Set("answers", "1")
 	}
+	if how.Attached {
+		v.Set("attached", "1")
+	}
+	path := "/api/chat/sessions/" + url.PathEscape(session) + "/events?" + v.Encode()
 	return c.Events(ctx, path, after, func(kind string, data []byte) error {
 		var e agentloop.Event
 		switch kind {

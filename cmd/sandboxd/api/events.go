@@ -21,16 +21,21 @@ const sseHeartbeat = 15 * time.Second
 type sse struct {
 	w http.ResponseWriter
 	c *http.ResponseController
+	// patient: a client that takes nothing is waited for.
+	patient bool
 }
 
-func beginSSE(w http.ResponseWriter) (*sse, error) {
+func newSSE(w http.ResponseWriter) *sse {
 	freeTimes(w)
-	h := w.Header()
+	return &sse{w: w, c: http.NewResponseController(w)}
+}
+
+func (e *sse) begin() error {
+	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	e := &sse{w, http.NewResponseController(w)}
-	return e, e.comment("ok")
+	return e.comment("ok")
 }
 
 // event sends one event. id 0 leaves the id out; data is one line of JSON.
@@ -55,7 +60,9 @@ func (e *sse) sessionEvent(ev agentloop.Event) error {
 func (e *sse) comment(text string) error { return e.send(": " + text + "\n\n") }
 
 func (e *sse) send(text string) error {
-	_ = e.c.SetWriteDeadline(time.Now().Add(writeTime))
+	if !e.patient {
+		_ = e.c.SetWriteDeadline(time.Now().Add(writeTime))
+	}
 	if _, err := e.w.Write([]byte(text)); err != nil {
 		return err
 	}
@@ -64,7 +71,8 @@ func (e *sse) send(text string) error {
 
 // sessionEvents streams the events of a session from Last-Event-ID on. Where events
 // in between are gone, an event "missed" says so first. With answers=1 the reader
-// counts as somebody who answers the session's questions.
+// counts as somebody who answers the session's questions, with attached=1 as the client
+// that an attached session ends with.
 func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	one, err := s.session(r)
 	if err != nil {
@@ -74,13 +82,20 @@ func (s *Server) sessionEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := s.untilQuit(r.Context())
+	defer cancel()
+	out := newSSE(w)
+	if r.URL.Query().Get("attached") == "1" {
+		var closed func()
+		if out, closed, err = s.attach(ctx, w, r, one); err != nil {
+			return err
+		}
+		defer closed()
+	}
 	if r.URL.Query().Get("answers") == "1" {
 		defer s.o.Asks.AttachSession(peerOf(r), one.ID(), "session events")()
 	}
-	ctx, cancel := s.untilQuit(r.Context())
-	defer cancel()
-	out, err := beginSSE(w)
-	if err != nil {
+	if err := out.begin(); err != nil {
 		return nil
 	}
 	_ = followEvents(ctx, one.Events(), after, out, nil)

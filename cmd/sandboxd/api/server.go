@@ -47,6 +47,9 @@ type Options struct {
 	// Gone is how long a client of a stream may take nothing while output waits for it,
 	// until it counts as gone and its call is ended. Zero: [DefaultGone].
 	Gone time.Duration
+	// Reattach is how long a session that ends with its client waits for it to come
+	// back. Zero: [DefaultReattach].
+	Reattach time.Duration
 	// Stop ends the daemon gracefully. Nil: the route refuses.
 	Stop func()
 	Log  *slog.Logger // nil: nothing is logged
@@ -62,7 +65,9 @@ type Server struct {
 	agents *agents
 	wholes wholeReads
 	execs  *execSessions
-	start  time.Time
+	// attached are the sessions that end with their client.
+	attached *attached
+	start    time.Time
 
 	// base is cancelled when calls must end.
 	base   context.Context
@@ -86,6 +91,9 @@ func NewServer(o Options) (*Server, error) {
 	if o.Gone == 0 {
 		o.Gone = DefaultGone
 	}
+	if o.Reattach == 0 {
+		o.Reattach = DefaultReattach
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -99,6 +107,8 @@ func NewServer(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.execs, s.agents = newExecSessions(o.Sessions), newAgents(o)
+	s.attached = newAttached(o.Reattach, s.endGone)
+	s.awaitClients()
 	s.mux = s.routes()
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -136,6 +146,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		close(s.quit)
 	}
 	s.mu.Unlock()
+	s.attached.close()
 	var stuck error
 	idle := make(chan struct{})
 	go func() {

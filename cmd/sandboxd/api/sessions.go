@@ -26,6 +26,9 @@ type SessionRequest struct {
 	Resume string        `json:"resume,omitempty"`
 	Fork   string        `json:"fork,omitempty"`
 	ForkAt int64         `json:"fork_at,omitempty"`
+	// Attached: the session ends with its client, which follows its events with
+	// attached=1 from the start.
+	Attached bool `json:"attached,omitempty"`
 }
 
 // LastConversation stands for an id in resume and fork: the youngest conversation of
@@ -101,6 +104,7 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	req.Attached = q.Attached
 	if q.Agent != nil {
 		req.Agent, req.Keys = true, q.Agent.Keys
 	}
@@ -118,6 +122,9 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 			s.agents.drop(made.ID())
 			return errors.Join(err, s.o.Sessions.Close(context.WithoutCancel(r.Context()), made.ID(), peer, "its agent could not be made"))
 		}
+	}
+	if q.Attached {
+		s.attached.add(made.ID())
 	}
 	answerTime(w)
 	writeJSON(w, http.StatusCreated, s.shown(made))
@@ -181,6 +188,7 @@ func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) error {
 		return sessionFault(err)
 	}
 	s.agents.drop(one.ID())
+	s.attached.drop(one.ID())
 	answerTime(w)
 	writeJSON(w, http.StatusOK, s.shown(one))
 	return nil
