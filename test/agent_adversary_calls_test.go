@@ -1,9 +1,19 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
+
+// numbered are the files of so many calls.
+func numbered(n int) map[string]string {
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("f%03d", i)] = "x"
+	}
+	return files
+}
 
 // Calls that no honest model makes: names, arguments and numbers.
 func TestAdversariesOfCalls(t *testing.T) {
@@ -69,12 +79,39 @@ func TestAdversariesOfCalls(t *testing.T) {
 				s.Errorf("%d results", n)
 			}
 		}},
-		{name: "ids of calls twice", play: func(s *scene, n int, r modelRequest) modelReply {
-			if n == 0 {
-				return modelReply{Calls: []modelCall{bash("echo 1 >> out"), bash("echo 2 >> out")}}
+		{name: "ids of calls twice", policy: patient, replies: func(*scene) []modelReply {
+			named := func(id, text string) modelCall {
+				return modelCall{ID: id, Tool: "run_bash", Args: object{"command": "echo " + text + " | tee -a out"}}
 			}
-			return modelReply{Text: "done"}
-		}, left: map[string]string{"out": "1\n2\n"}},
+			odd := "call/../\u202e" + strings.Repeat("x", 300)
+			return []modelReply{{Calls: []modelCall{named("same", "first"), named("same", "second")}}, {Calls: []modelCall{named("same", "third"), named(odd, "fourth"), named(odd, "fifth"), named("same-2", "sixth")}}}
+		}, left: map[string]string{"out": "first\nsecond\nthird\nfourth\nfifth\nsixth\n"}, renamed: true, after: func(s *scene, o adversaryEnd) {
+			// The player refuses a request in which an id stands twice. Each call has its
+			// own result, in its place.
+			calls, results := o.requests[len(o.requests)-1].calls()
+			for i, word := range []string{"first", "second", "third", "fourth", "fifth", "sixth"} {
+				if len(calls) != 6 || !strings.Contains(results[calls[i].ID].Text, word) {
+					s.Fatalf("call %d of %d: %+v", i, len(calls), results)
+				}
+			}
+			if ran := o.ran(); len(ran) != 6 {
+				s.Errorf("%q ran", ran)
+			}
+		}},
+		{name: "a thousand calls in one answer", policy: patient, replies: func(*scene) []modelReply {
+			var list []modelCall
+			for i := range 1000 {
+				list = append(list, use("file_write", object{"file_path": fmt.Sprintf("f%03d", i), "content": "x"}))
+			}
+			return atOnce(list...)
+		}, left: numbered(128), renamed: true, after: func(s *scene, o adversaryEnd) {
+			if n := len(o.results); n != 512 { // docs/agent.md
+				s.Errorf("%d results, want 512", n)
+			}
+			if ran := o.ran(); len(ran) != 128 {
+				s.Errorf("%d calls ran, want 128", len(ran))
+			}
+		}},
 		{name: "the same call for ever", play: func(*scene, int, modelRequest) modelReply {
 			return modelReply{Calls: []modelCall{bash("echo x >> count")}}
 		}, flags: []string{"--max-steps", "50"}, end: "repeated", code: 3, left: map[string]string{"count": "x\nx\n"}},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,4 +176,56 @@ func without(list, these []int) []int {
 	return slices.DeleteFunc(slices.Clone(list), func(pid int) bool {
 		return slices.Contains(these, pid) || unix.Kill(pid, 0) != nil
 	})
+}
+
+// outsideFrames is what is left of a text that a model received without what is
+// framed as data, and whether each frame is closed.
+func outsideFrames(text string) (rest string, closed bool) {
+	for {
+		at := frameBegin.FindStringSubmatchIndex(text)
+		if at == nil {
+			return rest + text, true
+		}
+		rest += text[:at[0]]
+		end := "</data id=\"" + text[at[2]:at[3]] + "\">"
+		_, after, found := strings.Cut(text[at[1]:], end)
+		if !found {
+			return rest, false
+		}
+		text = after
+	}
+}
+
+var frameBegin = regexp.MustCompile(`<data id="([a-z2-7]{16})" from="[^"\n]*">\n`)
+
+// dataOnly: the model received the text, and everywhere as data: in frames that are
+// closed behind it.
+func dataOnly(s *scene, requests []modelRequest, text string) {
+	s.Helper()
+	seen := false
+	for i, q := range requests {
+		all := []string{q.System}
+		for _, m := range q.Messages {
+			if m.Role != "user" {
+				continue // the model's own words
+			}
+			all = append(all, m.Text)
+			for _, res := range m.Results {
+				all = append(all, res.Text)
+			}
+		}
+		for _, one := range all {
+			seen = seen || strings.Contains(one, text)
+			rest, closed := outsideFrames(one)
+			if !closed {
+				s.Errorf("request %d: a frame is not closed: %.500q", i, one)
+			}
+			if strings.Contains(rest, text) {
+				s.Errorf("request %d: %q is no data: %.500q", i, text, one)
+			}
+		}
+	}
+	if !seen {
+		s.Errorf("the model never received %q", text)
+	}
 }

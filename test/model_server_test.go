@@ -53,8 +53,11 @@ type modelReply struct {
 	Hold func()
 	// Status, if not zero, is the HTTP status of an error.
 	Status int
-	// Cut ends the connection in the middle of the stream.
-	Cut bool
+	// Cut ends the connection in the middle of the stream, CutCall in the middle of
+	// the arguments of the first call.
+	Cut, CutCall bool
+	// Write, if not nil, writes the answer in place of all else.
+	Write func(w http.ResponseWriter, r *http.Request)
 }
 
 // calls are all calls of the conversation so far, with their results.
@@ -127,12 +130,28 @@ func (m *modelServer) problem(format string, args ...any) {
 
 // answer notes a request and asks the player. A conversation in which a call has
 // no result, or a result no call, is refused as the real APIs do.
-func (m *modelServer) answer(w http.ResponseWriter, r modelRequest) (modelReply, bool) {
+func (m *modelServer) answer(w http.ResponseWriter, from *http.Request, r modelRequest) (modelReply, bool) {
 	if bad := unpaired(r); bad != "" {
 		m.problem("%s", bad)
 		http.Error(w, `{"type":"error","error":{"type":"invalid_request_error","message":"`+bad+`"}}`, http.StatusBadRequest)
 		return modelReply{}, false
 	}
+	reply := m.reply(r)
+	if reply.Write != nil {
+		reply.Write(w, from)
+		return reply, false
+	}
+	if reply.Status != 0 {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(reply.Status)
+		fmt.Fprintf(w, `{"type":"error","error":{"type":"api_error","message":"status %d"}}`, reply.Status)
+		return reply, false
+	}
+	return reply, true
+}
+
+// reply asks the player and fills in what it left out.
+func (m *modelServer) reply(r modelRequest) modelReply {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen = append(m.seen, r)
@@ -159,18 +178,13 @@ func (m *modelServer) answer(w http.ResponseWriter, r modelRequest) (modelReply,
 	if reply.Output == 0 {
 		reply.Output = int64(len(reply.Text))/4 + 1
 	}
-	if reply.Status != 0 {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(reply.Status)
-		fmt.Fprintf(w, `{"type":"error","error":{"type":"api_error","message":"status %d"}}`, reply.Status)
-		return reply, false
-	}
-	return reply, true
+	return reply
 }
 
-// unpaired says which use has not exactly one result in the next message.
+// unpaired says which use has not exactly one result in the next message, or has an
+// id that another one had.
 func unpaired(r modelRequest) string {
-	open := map[string]bool{}
+	open, all := map[string]bool{}, map[string]bool{}
 	for _, msg := range r.Messages {
 		for _, res := range msg.Results {
 			if !open[res.ID] {
@@ -182,7 +196,10 @@ func unpaired(r modelRequest) string {
 			return fmt.Sprintf("%d calls without a result", len(open))
 		}
 		for _, c := range msg.Calls {
-			open[c.ID] = true
+			if all[c.ID] {
+				return "two calls " + c.ID
+			}
+			open[c.ID], all[c.ID] = true, true
 		}
 	}
 	if len(open) > 0 {
@@ -241,7 +258,7 @@ func (m *modelServer) anthropic(w http.ResponseWriter, r *http.Request) {
 	for _, msg := range q.Messages {
 		in.Messages = append(in.Messages, anthropicMessage(msg.Role, msg.Content))
 	}
-	a, ok := m.answer(w, in)
+	a, ok := m.answer(w, r, in)
 	if !ok {
 		return
 	}
@@ -269,7 +286,10 @@ func (m *modelServer) anthropic(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.Calls {
 		stop = "tool_use"
 		s.send("content_block_start", object{"type": "content_block_start", "index": index, "content_block": object{"type": "tool_use", "id": c.ID, "name": c.Tool, "input": object{}}})
-		for _, piece := range pieces(c.Raw) {
+		for i, piece := range pieces(c.Raw) {
+			if a.CutCall && i > 0 {
+				panic(http.ErrAbortHandler)
+			}
 			s.send("content_block_delta", object{"type": "content_block_delta", "index": index, "delta": object{"type": "input_json_delta", "partial_json": piece}})
 		}
 		s.send("content_block_stop", object{"type": "content_block_stop", "index": index})
@@ -400,7 +420,7 @@ func (m *modelServer) openAI(w http.ResponseWriter, r *http.Request) {
 			in.Messages = append(in.Messages, one)
 		}
 	}
-	a, ok := m.answer(w, in)
+	a, ok := m.answer(w, r, in)
 	if !ok {
 		return
 	}
@@ -424,7 +444,10 @@ func (m *modelServer) openAI(w http.ResponseWriter, r *http.Request) {
 	for i, c := range a.Calls {
 		finish = "tool_calls"
 		chunk(object{"tool_calls": []any{object{"index": i, "id": c.ID, "type": "function", "function": object{"name": c.Tool, "arguments": ""}}}}, nil)
-		for _, piece := range pieces(c.Raw) {
+		for k, piece := range pieces(c.Raw) {
+			if a.CutCall && k > 0 {
+				panic(http.ErrAbortHandler)
+			}
 			chunk(object{"tool_calls": []any{object{"index": i, "function": object{"arguments": piece}}}}, nil)
 		}
 	}
