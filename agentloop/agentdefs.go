@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/policy"
+	policypath "sandboxd/policy/path"
 )
 
 // checkoutAgents are the directories of the workspace that hold definitions, the
@@ -168,12 +169,12 @@ func agentDefsIn(root, dir string, checkout bool, trusts func(string, []byte) bo
 }
 
 func openBelow(root, dir string, how unix.OpenHow) (*os.File, error) {
-	top, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	top, err := policypath.OpenNamed(root, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(top)
-	fd, err := unix.Openat2(top, dir, &how)
+	fd, err := policypath.OpenNamedAt(top, dir, how)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,7 @@ func openBelow(root, dir string, how unix.OpenHow) (*os.File, error) {
 
 // readBelow reads a regular file in d, of at most maxAgentDef bytes and one more.
 func readBelow(d *os.File, name string, resolve uint64) ([]byte, error) {
-	fd, err := unix.Openat2(int(d.Fd()), name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: resolve})
+	fd, err := policypath.OpenNamedAt(int(d.Fd()), name, unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: resolve})
 	if err != nil {
 		return nil, err
 	}

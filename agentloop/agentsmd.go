@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/policy"
+	policypath "sandboxd/policy/path"
 )
 
 const (
@@ -68,7 +69,7 @@ func (s *Session) instructionDirs() []string {
 // for a pipe. What is past limit is cut, at a line, and said. A file that cannot be
 // read so is as one that is not there.
 func readBeneath(root, name string, limit int) string {
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := policypath.OpenNamed(root, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return ""
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	policypath "sandboxd/policy/path"
 )
 
 // findGit notes how the workspace's repository is laid out. A .git file is
@@ -120,7 +122,7 @@ const smallFile = 256 << 10
 // readSmall reads a regular file of at most smallFile bytes. It never waits on
 // a FIFO or a device that someone put in its place.
 func readSmall(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, err := policypath.OpenNamed(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}

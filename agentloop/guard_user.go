@@ -10,10 +10,9 @@ import (
 )
 
 // withUser calls f on a thread of its own whose file accesses have the rights of
-// the given user: fsuid, fsgid and groups are per thread in Linux, and an fsuid
-// other than 0 takes the capabilities that override file modes with it. The
-// thread ends with f, so no other code ever runs on it. Without root, or for
-// root itself, f runs as it is.
+// the given user: fsuid, fsgid, groups and capabilities are per thread in Linux. The
+// thread has no capability, ends with f, and no other code ever runs on it: f starts
+// no program and no goroutine. Without root, or for root itself, f runs as it is.
 func withUser(uid, gid int, groups []int, f func()) error {
 	if unix.Geteuid() != 0 || uid == 0 {
 		f()
@@ -55,6 +54,13 @@ func becomeUser(uid, gid int, groups []int) error {
 	nowUID, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, none, 0, 0)
 	if int(nowUID) != uid || int(nowGID) != gid {
 		return fmt.Errorf("setfsuid to %d:%d left %d:%d", uid, gid, nowUID, nowGID)
+	}
+	// An fsuid other than 0 takes the capabilities that override file modes with it,
+	// not CAP_SYS_PTRACE, which opens the links of others' processes in /proc (proc(5)).
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3} // pid 0: this thread
+	var empty [2]unix.CapUserData
+	if _, _, errno := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&empty[0])), 0); errno != 0 {
+		return fmt.Errorf("capset: %w", errno)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/policy"
+	policypath "sandboxd/policy/path"
 )
 
 // A hook's command runs what files of the checkout say, and a checkout is where
@@ -259,7 +260,7 @@ func (p *hookProgram) open(path string) (f HookFile, isDir bool, err error) {
 	if err != nil {
 		return f, false, err
 	}
-	dir, err := unix.Open(p.root, openDirFlags&^unix.O_NOFOLLOW, 0)
+	dir, err := policypath.OpenNamed(p.root, openDirFlags&^unix.O_NOFOLLOW)
 	if err != nil {
 		return f, false, err
 	}

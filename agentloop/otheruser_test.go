@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -203,5 +204,107 @@ func TestHomeIsMeasuredWithTheUsersRights(t *testing.T) {
 	}
 	if names, err := readNames(hidden); err != nil || len(names) != 0 {
 		t.Errorf("in root's directory were made: %q, %v; in the homes lay %q", names, err, before)
+	}
+}
+
+// TestUsersThreadFollowsNoLinkOfOthersProcesses: the kernel shows the directory of
+// another user's process to nobody else, and so not to the daemon that looks for one.
+func TestUsersThreadFollowsNoLinkOfOthersProcesses(t *testing.T) {
+	require.Root(t, "to play two users")
+	start := func(uid uint32) string {
+		c := osexec.Command("sleep", "60")
+		c.Dir = "/"
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		return "/proc/" + itoa(c.Process.Pid)
+	}
+	one, two := start(1000), start(1001)
+	read := func(name string) (err error) {
+		if inner := withUser(1000, 1000, nil, func() { _, err = os.ReadFile(name) }); inner != nil {
+			t.Fatal(inner)
+		}
+		return err
+	}
+	for _, link := range []string{"/cwd", "/root"} {
+		if err := read(two + link + "/etc/passwd"); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("by %s of another user's process: %v", link, err)
+		}
+	}
+	if err := read("/etc/passwd"); err != nil {
+		t.Errorf("plainly: %v", err)
+	}
+	// Outside the thread, root's rights are as they were.
+	if _, err := os.ReadFile(two + "/cwd/etc/passwd"); err != nil {
+		t.Errorf("as root: %v", err)
+	}
+	if err := osexec.Command("kill", "-0", strings.TrimPrefix(one, "/proc/")).Run(); err != nil {
+		t.Errorf("a program of root's: %v", err)
+	}
+}
+
+// TestUsersThreadReadsNothingThroughItsOwnProcess: a thread may open the descriptors of
+// its process whatever its rights, and what they are of may lie where the user may not go.
+func TestUsersThreadReadsNothingThroughItsOwnProcess(t *testing.T) {
+	h := newHost(t)
+	require.Root(t, "to play another user")
+	for up := h.root; up != os.TempDir() && up != "/"; up = filepath.Dir(up) {
+		_ = os.Chmod(up, 0o755) // for uid 1000
+	}
+	h.file("closed/in/.claude/agents/spy.md", "---\nname: spy\ndescription: d\n---\nprompt\n", 0o644)
+	h.file("closed/in/AGENTS.md", "words", 0o644)
+	h.file("open/AGENTS.md", "plain", 0o644)
+	closed, err := unix.Open(h.path("closed/in"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(closed)
+	_ = os.Chmod(h.path("closed"), 0o700)
+	through := "/proc/self/fd/" + itoa(closed)
+	open := h.dir("open/.claude")
+	h.link(through, "open/link")
+	h.link(through+"/.claude/agents", "open/.claude/agents")
+	h.link(through+"/AGENTS.md", "open/small")
+	for _, tt := range []struct {
+		what string
+		read func() int
+		user int // what uid 1000 gets
+	}{
+		{"instructions", func() int { return len(readBeneath(through, "AGENTS.md", 99)) }, 0},
+		{"instructions by a link", func() int { return len(readBeneath(h.path("open/link"), "AGENTS.md", 99)) }, 0},
+		{"instructions, plainly", func() int { return len(readBeneath(h.path("open"), "AGENTS.md", 99)) }, 5},
+		{"a definition", func() int { defs, _ := agentDefsIn(through, ".claude/agents", true, nil); return len(defs) }, 0},
+		{"a definition by a link of the user's", func() int { defs, _ := agentDefsIn(open, "agents", false, nil); return len(defs) }, 0},
+		{"a small file", func() int { text, _ := readSmall(h.path("open/small")); return len(text) }, 0},
+		{"the head of a script", func() int { text, _ := readHead(h.path("open/small"), 2); return len(text) }, 0},
+	} {
+		var got int
+		if err := withUser(1000, 1000, nil, func() { got = tt.read() }); err != nil || got != tt.user {
+			t.Errorf("uid 1000 reads %s: %d, %v, want %d", tt.what, got, err, tt.user)
+		}
+		if got := tt.read(); got == 0 {
+			t.Errorf("the process itself cannot read %s: the test proves nothing", tt.what)
+		}
+	}
+}
+
+// TestUsersDirectoryIsTriedWithTheUsersRights: root's rights would say yes to any.
+func TestUsersDirectoryIsTriedWithTheUsersRights(t *testing.T) {
+	require.Root(t, "to play another user")
+	h := newHost(t)
+	for up := h.root; up != os.TempDir() && up != "/"; up = filepath.Dir(up) {
+		_ = os.Chmod(up, 0o755) // for uid 1000
+	}
+	for mode, want := range map[os.FileMode]error{0o700: nil, 0o500: os.ErrPermission, 0o600: os.ErrPermission} {
+		dir := h.dir("of1000")
+		if err := errors.Join(os.Chmod(dir, mode), os.Chown(dir, 1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		var got error
+		if err := withUser(1000, 1000, nil, func() { got = checkOwnDir(dir, 1000) }); err != nil || !errors.Is(got, want) {
+			t.Errorf("mode %04o: %v, %v, want %v", mode, got, err, want)
+		}
 	}
 }

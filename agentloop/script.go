@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	policypath "sandboxd/policy/path"
 )
 
 // scriptHead is what the kernel looks at of a script's first line, in bytes
@@ -13,7 +15,7 @@ const scriptHead = 256
 
 // readHead reads the first size bytes of a file.
 func readHead(path string, size int) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, err := policypath.OpenNamed(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}

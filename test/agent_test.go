@@ -95,6 +95,28 @@ func TestAgentStartsADaemonForItself(t *testing.T) {
 	}
 }
 
+// A script that only the command itself can open is read by it: <(...) of a shell,
+// a pipe. The daemon is another process, and another user's here.
+func TestAgentReadsAScriptOfItsOwnProcess(t *testing.T) {
+	s := newScene(t, users()[len(users())-1], "full")
+	if _, err := daemonProgram(); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"a substitution":     "SBX agent --script <(printf 'steps: [{say: WORD}]') hello",
+		"standard input":     "SBX agent --script /dev/stdin hello <<<'steps: [{say: WORD}]'",
+		"a pipe with a name": "mkfifo p && { printf 'steps: [{say: WORD}]' >p & SBX agent --script p hello; }",
+	} {
+		r := s.plain("bash", "-c", strings.NewReplacer("SBX", s.program("sbx"), "WORD", s.Token).Replace(script))
+		if r.Code != 0 || r.Stdout != s.Token+"\n" {
+			t.Errorf("%s: exit %d, stdout %q\n%s", name, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if r := s.plain("bash", "-c", s.program("sbx")+" agent --script <(head -c 1048577 /dev/zero) hello"); r.Code != 125 || !strings.Contains(r.Stderr, "is longer than 1048576 bytes") {
+		t.Errorf("a script without end: exit %d, %s", r.Code, r.Stderr)
+	}
+}
+
 // Two commands at once share the daemon that one of them started.
 func TestAgentsShareTheDaemonOfOne(t *testing.T) {
 	s := newScene(t, users()[len(users())-1], "full")

@@ -34,7 +34,7 @@ var plan = map[string]room{
 	"policy/bash":            {owns: []string{shellParse}},
 	"policy/path":            {},
 	"policy":                 {imports: []string{"policy/bash", "policy/path"}},
-	"policy/settings":        {imports: []string{"policy"}, owns: []string{tomlReader}},
+	"policy/settings":        {imports: []string{"policy", "policy/path"}, owns: []string{tomlReader}},
 	"agentloop":              {imports: []string{"policy", "policy/path", "exec", "landlock", "seccomp"}},
 	"agentloop/tools":        {imports: []string{"agentloop", "policy", "policy/path", "exec"}, owns: []string{mcpSDK}},
 	"agentloop/provider":     {imports: []string{"agentloop", "policy"}, owns: []string{anthropic, openAI}},

@@ -17,6 +17,7 @@ import (
 
 	"sandboxd/agentloop"
 	"sandboxd/policy"
+	policypath "sandboxd/policy/path"
 )
 
 // skillFile is the file of a skill in its directory.
@@ -221,7 +222,7 @@ func validSkillName(name string) bool {
 }
 
 func openHow(dir int, path string, how unix.OpenHow) (*os.File, error) {
-	fd, err := unix.Openat2(dir, path, &how)
+	fd, err := policypath.OpenNamedAt(dir, path, how)
 	if err != nil {
 		return nil, err
 	}

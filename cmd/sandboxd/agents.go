@@ -16,6 +16,7 @@ import (
 	"sandboxd/agentloop/tools"
 	"sandboxd/cmd/sandboxd/api"
 	"sandboxd/policy"
+	policypath "sandboxd/policy/path"
 )
 
 // makeAgent makes the agent of a session: the model that the policy and the client
@@ -29,7 +30,7 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 		}
 		cfg = goOn(cfg, head)
 	}
-	model, cfg, err := d.provider(s, cfg)
+	model, cfg, err := d.provider(s, cfg, q.ScriptText)
 	if err != nil {
 		return nil, err
 	}
@@ -156,9 +157,13 @@ func goOn(cfg agentloop.AgentConfig, head agentloop.Conversation) agentloop.Agen
 	return cfg
 }
 
-// provider makes the model's API for the user of s.
-func (d *parts) provider(s *agentloop.Session, cfg agentloop.AgentConfig) (agentloop.Provider, agentloop.AgentConfig, error) {
+// provider makes the model's API for the user of s. script is the one that the client
+// sent, if any.
+func (d *parts) provider(s *agentloop.Session, cfg agentloop.AgentConfig, script string) (agentloop.Provider, agentloop.AgentConfig, error) {
 	model, resolved, err := provider.New(cfg, s.ProviderEnv, provider.Options{ReadFile: func(path string) ([]byte, error) {
+		if script != "" {
+			return []byte(script), nil
+		}
 		return readAs(s.Peer().Caller, path)
 	}})
 	if c, ok := errors.AsType[*provider.ConfigError](err); ok {
@@ -170,23 +175,24 @@ func (d *parts) provider(s *agentloop.Session, cfg agentloop.AgentConfig) (agent
 	return model, resolved, nil
 }
 
-// maxScript bounds a script that is read.
-const maxScript = 1 << 20
-
 // readAs reads a regular file with the rights of a client.
 func readAs(c agentloop.Caller, path string) (text []byte, err error) {
 	inner := agentloop.AsUser(c, func() {
-		var f *os.File
 		// Not blocking: a FIFO would hold up the daemon.
-		if f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0); err != nil {
+		fd, failed := policypath.OpenNamed(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+		if failed != nil {
+			err = failed
 			return
 		}
+		f := os.NewFile(uintptr(fd), path)
 		defer f.Close()
 		if st, statErr := f.Stat(); statErr != nil || !st.Mode().IsRegular() {
 			err = errors.Join(statErr, fmt.Errorf("%s is no regular file", path))
 			return
 		}
-		text, err = io.ReadAll(io.LimitReader(f, maxScript))
+		if text, err = io.ReadAll(io.LimitReader(f, api.MaxScriptBytes+1)); len(text) > api.MaxScriptBytes {
+			err = fmt.Errorf("%s is longer than %d bytes", path, api.MaxScriptBytes)
+		}
 	})
 	return text, errors.Join(inner, err)
 }

@@ -66,6 +66,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer, 
 				return err
 			}
 			o.stderr, o.hangups = stderr, hangups
+			// Where it was started is nothing that a client's name may lead to.
+			if err := os.Chdir("/"); err != nil {
+				return err
+			}
 			return serve(ctx, o)
 		},
 	}

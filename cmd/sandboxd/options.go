@@ -138,15 +138,15 @@ func (o *options) places() error {
 			return misuse("set HOME or give --state", "no place for the state")
 		}
 	}
-	for _, p := range []*string{&o.socket, &o.state} {
+	if o.token == "" {
+		o.token = filepath.Join(o.state, "token")
+	}
+	for _, p := range []*string{&o.socket, &o.state, &o.token} {
 		abs, err := filepath.Abs(*p)
 		if err != nil {
 			return err
 		}
 		*p = abs
-	}
-	if o.token == "" {
-		o.token = filepath.Join(o.state, "token")
 	}
 	return nil
 }

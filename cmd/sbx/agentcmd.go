@@ -167,8 +167,8 @@ func agentRequest(c *cli.Context, cwd string) (*api.AgentRequest, error) {
 		if q.Provider != "" && q.Provider != "scripted" {
 			return nil, misuse("leave one of them out", "--script plays the provider scripted, not %s", q.Provider)
 		}
-		q.Provider, q.Script = "scripted", api.Text(fromCwd(cwd, c.String("script")))
-		if _, err := os.Stat(string(q.Script)); err != nil {
+		q.Provider = "scripted"
+		if err := readScript(q, fromCwd(cwd, c.String("script"))); err != nil {
 			return nil, misuse("docs/agent-scripts.md describes such files", "--script: %v", err)
 		}
 	}
@@ -195,6 +195,35 @@ func agentRequest(c *cli.Context, cwd string) (*api.AgentRequest, error) {
 		}
 	}
 	return q, nil
+}
+
+// readScript names the script. One that only this process can open, as <(...) of a
+// shell is, is read here.
+func readScript(q *api.AgentRequest, name string) error {
+	st, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if st.Mode().IsRegular() && !api.OwnName(name) {
+		q.Script = api.Text(name)
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, api.MaxScriptBytes+1))
+	switch {
+	case err != nil:
+		return err
+	case len(text) == 0:
+		return fmt.Errorf("%s is empty", name)
+	case len(text) > api.MaxScriptBytes:
+		return fmt.Errorf("%s is longer than %d bytes", name, api.MaxScriptBytes)
+	}
+	q.ScriptText = string(text)
+	return nil
 }
 
 // resumed is the conversation to go on with.

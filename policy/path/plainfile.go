@@ -12,7 +12,7 @@ import (
 // and a device that never ends is not read. The error wraps unix.EINVAL for what is
 // no regular file, unix.EFBIG for a longer one.
 func ReadRegular(name string, max int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := openNamed(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return nil, err
 	}
@@ -35,5 +35,13 @@ func ReadRegular(name string, max int64) ([]byte, error) {
 
 // OpenDir opens a directory for listing, and waits for nothing else in its place.
 func OpenDir(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	return openNamed(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+}
+
+func openNamed(name string, flags int) (*os.File, error) {
+	fd, err := OpenNamed(name, flags)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	policypath "sandboxd/policy/path"
 )
 
 // ReadFile reads a policy file as [Load] does: a regular file of one of owners, not
@@ -41,11 +43,11 @@ func flock(f *os.File) error {
 // elsewhere, but a link in a checkout would make error messages quote the lines
 // of any file.
 func readChecked(path string, owners []int, follow bool) ([]byte, error) {
-	flags := unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := unix.Open(path, flags, 0)
+	fd, err := policypath.OpenNamed(path, flags)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return nil, fs.ErrNotExist

@@ -19,6 +19,8 @@ type AgentRequest struct {
 	// Script is the file of the scripted provider, absolute. It is opened with the
 	// client's rights.
 	Script Text `json:"script,omitempty"`
+	// ScriptText is the script itself, in place of its file.
+	ScriptText string `json:"script_text,omitempty"`
 	// MaxSteps and TimeMS bound a turn, BudgetUSD the conversation.
 	MaxSteps  int     `json:"max_steps,omitempty"`
 	BudgetUSD float64 `json:"budget_usd,omitempty"`
@@ -37,6 +39,8 @@ type AgentRequest struct {
 const (
 	maxPromptBytes = 1 << 20
 	maxSystemBytes = 256 << 10
+	// MaxScriptBytes bounds a script of the scripted provider.
+	MaxScriptBytes = 1 << 20
 	maxKeys        = 16
 	maxSteps       = 10_000
 )
@@ -46,6 +50,10 @@ func (q *AgentRequest) check() error {
 	switch {
 	case q.Script != "" && !filepath.IsAbs(string(q.Script)):
 		return fault(CodeBadRequest, "write it from / on", "the script %q is not absolute", q.Script)
+	case q.Script != "" && q.ScriptText != "":
+		return fault(CodeBadRequest, "", "script and script_text exclude each other")
+	case len(q.ScriptText) > MaxScriptBytes:
+		return fault(CodeTooLarge, "", "script_text is longer than %d bytes", MaxScriptBytes)
 	case q.MaxSteps < 0 || q.MaxSteps > maxSteps || q.TimeMS < 0 || q.BudgetUSD < 0 || math.IsNaN(q.BudgetUSD) || math.IsInf(q.BudgetUSD, 0):
 		return fault(CodeBadRequest, "", "max_steps, time_ms and budget_usd are bounds above zero")
 	case len(q.System) > maxSystemBytes:
@@ -57,12 +65,16 @@ func (q *AgentRequest) check() error {
 	case slices.Contains(q.Tools, ""):
 		return fault(CodeBadRequest, "", "a tool without a name")
 	}
-	return nil
+	return checkName("the script", q.Script)
 }
 
 // Config is the request in the words of the loop.
 func (q *AgentRequest) Config() agentloop.AgentConfig {
-	return agentloop.AgentConfig{Provider: q.Provider, Model: q.Model, BaseURL: q.BaseURL, Script: string(q.Script),
+	script := string(q.Script)
+	if q.ScriptText != "" {
+		script = "script_text"
+	}
+	return agentloop.AgentConfig{Provider: q.Provider, Model: q.Model, BaseURL: q.BaseURL, Script: script,
 		Limits: agentloop.AgentLimits{MaxSteps: q.MaxSteps, Cost: q.BudgetUSD, Time: ownTime(q.TimeMS)}}
 }
 

@@ -47,6 +47,10 @@ func (q *SessionRequest) check() error {
 	case q.ForkAt < 0:
 		return fault(CodeBadRequest, "", "fork_at is the number of an entry")
 	}
+	names := ExecRequest{Cwd: q.Cwd, Grant: q.Grant, Policy: q.Policy, Profile: q.Profile}
+	if err := names.checkNames(); err != nil {
+		return err
+	}
 	if q.Agent == nil && (q.Resume != "" || q.Fork != "") {
 		q.Agent = &AgentRequest{}
 	}

@@ -166,6 +166,9 @@ func (q *ExecRequest) check() error {
 	if _, err := q.tier(); err != nil {
 		return err
 	}
+	if err := q.checkNames(); err != nil {
+		return err
+	}
 	for _, list := range [][]Text{q.Argv, q.Env, {q.Cwd, q.Script, q.Grant.Workspace}} {
 		for _, t := range list {
 			if slices.Contains([]byte(t), 0) {
