@@ -98,7 +98,7 @@ func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*ex
 	r.result.Ran = err == nil
 	d.o.Metrics.observe("sandboxd_call_seconds", d.o.Now().Sub(began))
 	d.trace(r.result, hopRun, string(res.Outcome))
-	r.result.Detected = d.finishGuard(guard, p, r, err == nil)
+	r.result.Detected = append(r.result.Detected, d.finishGuard(guard, p, r, err == nil)...)
 	d.trace(r.result, hopGuard, "")
 	res.Enforced.Weakened = append(res.Enforced.Weakened, p.report.Gaps...)
 	over := ""

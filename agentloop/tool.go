@@ -80,6 +80,9 @@ type Command struct {
 	// Network, if not nil, is what a command with Own may reach in place of what the
 	// policy grants.
 	Network []string
+	// Again: the command before was a program that did not do what it was started
+	// for, and nothing else; this one stands in for it.
+	Again bool
 }
 
 // ToolRun is one call of a tool after it was decided. It is used by the tool's
@@ -140,7 +143,7 @@ func (r *ToolRun) Note(format string, args ...any) {
 // Command starts one command under the confinement of the call and returns when
 // nothing of it is left. The error says that nothing ran.
 func (r *ToolRun) Command(ctx context.Context, c Command) (*exec.Result, error) {
-	if r.result.Ran {
+	if r.result.Ran && !c.Again {
 		return nil, errors.New("bug: a call starts one command")
 	}
 	return r.d.runCommand(ctx, r, c)

@@ -123,7 +123,7 @@ func unixRequest(socket, method, path, body string) (string, error) {
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != 200 {
+	if err == nil && answer.StatusCode/100 != 2 {
 		err = fmt.Errorf("%s: %s", answer.Status, text)
 	}
 	return string(text), err

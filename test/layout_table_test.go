@@ -36,7 +36,8 @@ var plan = map[string]room{
 	"policy":                 {imports: []string{"policy/bash", "policy/path"}},
 	"policy/settings":        {imports: []string{"policy", "policy/path"}, owns: []string{tomlReader}},
 	"agentloop":              {imports: []string{"policy", "policy/path", "exec", "landlock", "seccomp"}},
-	"agentloop/tools":        {imports: []string{"agentloop", "policy", "policy/path", "exec"}, owns: []string{mcpSDK}},
+	"agentloop/tools/files":  {},
+	"agentloop/tools":        {imports: []string{"agentloop", "agentloop/tools/files", "policy", "policy/path", "exec"}, owns: []string{mcpSDK}},
 	"agentloop/provider":     {imports: []string{"agentloop", "policy"}, owns: []string{anthropic, openAI}},
 	"agentloop/sqlite":       {imports: []string{"agentloop", "policy"}, owns: []string{"database/sql", sqlDriver}},
 	"cmd/sandboxd/api":       {imports: []string{"agentloop", "policy", "exec"}}, // exec: for the words of a result

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -34,8 +35,8 @@ func BenchmarkFiles(b *testing.B) {
 	}
 	run("read/plain", func() error { _, err := os.ReadFile(w.path("code.go")); return err })
 	run("read/helper alone", func() error {
-		c := osexec.Command(os.Args[0], helperArg)
-		c.Stdin = strings.NewReader(fmt.Sprintf(`{"version":%d,"path":%q,"read":{"from":1,"count":2000}}`, protocolVersion, w.path("code.go")))
+		c := osexec.Command(os.Args[0], files.Arg)
+		c.Stdin = strings.NewReader(fmt.Sprintf(`{"version":%d,"path":%q,"read":{"from":1,"count":2000}}`, files.ProtocolVersion, w.path("code.go")))
 		return c.Run()
 	})
 	run("read/run_bash cat", func() error { return call("run_bash", policy.Args{"command": "cat code.go"}) })

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	htmltomarkdown "github.com/JohannesKaufmann/html-to-markdown/v2"
 	"golang.org/x/net/html/charset"
 
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -36,10 +38,14 @@ type fetchRequest struct {
 }
 
 // handleFetch fetches a page. It runs in a process that can write nothing.
-func handleFetch(q request, a *answer) error {
+func handleFetch(body json.RawMessage, a *files.Answer) error {
+	var q fetchRequest
+	if err := json.Unmarshal(body, &q); err != nil {
+		return fmt.Errorf("bug: no request for a page: %w", err)
+	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), fetchTime, fmt.Errorf("no whole answer within %s", fetchTime))
 	defer cancel()
-	text, err := fetch(ctx, *q.Fetch, nil)
+	text, err := fetch(ctx, q, nil)
 	if err != nil {
 		return err
 	}

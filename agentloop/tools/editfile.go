@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -51,21 +52,21 @@ func (t editTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	if err != nil {
 		return "", err
 	}
-	return t.write(ctx, r, writeRequest{Edits: edits})
+	return t.write(ctx, r, files.WriteRequest{Edits: edits})
 }
 
 // maxEdits bounds the replacements of one call.
 const maxEdits = 1000
 
 // editsOf reads the replacements of a call.
-func editsOf(args policy.Args) ([]edit, error) {
+func editsOf(args policy.Args) ([]files.Edit, error) {
 	list, given := args["edits"]
 	if !given || list == nil {
 		e, err := editOf(args)
 		if err != nil {
 			return nil, err
 		}
-		return []edit{e}, nil
+		return []files.Edit{e}, nil
 	}
 	for _, f := range []string{"old_string", "oldString", "new_string", "newString"} {
 		if _, both := args[f]; both {
@@ -76,7 +77,7 @@ func editsOf(args policy.Args) ([]edit, error) {
 	if !ok || len(items) == 0 || len(items) > maxEdits {
 		return nil, fmt.Errorf("argument edits: want a list of 1 to %d replacements", maxEdits)
 	}
-	edits := make([]edit, 0, len(items))
+	edits := make([]files.Edit, 0, len(items))
 	for i, item := range items {
 		fields, ok := item.(map[string]any)
 		if !ok {
@@ -91,7 +92,7 @@ func editsOf(args policy.Args) ([]edit, error) {
 	return edits, nil
 }
 
-func editOf(args policy.Args) (e edit, err error) {
+func editOf(args policy.Args) (e files.Edit, err error) {
 	if e.Old, err = need(args, "old_string", "oldString"); err != nil {
 		return e, err
 	}
@@ -101,7 +102,7 @@ func editOf(args policy.Args) (e edit, err error) {
 	if e.All, err = flag(args, "replace_all", "replaceAll"); err != nil {
 		return e, err
 	}
-	if e.Count, err = number(args, "expected_replacements", 0, maxWholeFile); err != nil {
+	if e.Count, err = number(args, "expected_replacements", 0, files.MaxWholeFile); err != nil {
 		return e, err
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -84,7 +85,7 @@ func TestEditShowsADiffToModelAndPeople(t *testing.T) {
 	w.file("big.txt", strings.Repeat("old line\n", 40_000))
 	w.read("big.txt")
 	res = w.call("file_edit", policy.Args{"file_path": "big.txt", "old_string": "old", "new_string": "new", "replace_all": true})
-	if res.Status != agentloop.StatusOK || len(res.Output) > maxModel+500 || len(res.Diff) > maxDiff+100 || !strings.Contains(res.Output, "more lines of the diff") {
+	if res.Status != agentloop.StatusOK || len(res.Output) > files.MaxModelDiff+500 || len(res.Diff) > files.MaxDiff+100 || !strings.Contains(res.Output, "more lines of the diff") {
 		t.Errorf("%s %s: output %d bytes, diff %d bytes", res.Status, res.Error, len(res.Output), len(res.Diff))
 	}
 }

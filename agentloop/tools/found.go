@@ -6,25 +6,12 @@ import (
 	"strings"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 )
-
-// found is one file of a search, with its lines where those were asked for.
-type found struct {
-	Path  string      `json:"path"` // absolute, links resolved
-	Note  string      `json:"note,omitempty"`
-	Count int         `json:"count,omitempty"`
-	Lines []foundLine `json:"lines,omitempty"`
-}
-
-type foundLine struct {
-	Number  int    `json:"n"`
-	Text    string `json:"t"`
-	Context bool   `json:"c,omitempty"` // beside a match
-}
 
 // permitted takes out what the policy does not let the caller read, where the
 // kernel alone did not: a rule about names at any depth is no mount.
-func permitted(r *agentloop.ToolRun, list []found) (kept []found, note string) {
+func permitted(r *agentloop.ToolRun, list []files.Found) (kept []files.Found, note string) {
 	paths := make([]string, len(list))
 	for i, f := range list {
 		paths[i] = f.Path

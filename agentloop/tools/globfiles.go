@@ -2,19 +2,13 @@ package tools
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"path"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
-
-// maxGlobbed bounds the names of one answer.
-const maxGlobbed = 1000
 
 // globTool is glob_files.
 type globTool struct{ helper }
@@ -59,7 +53,7 @@ func (t globTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	case fixed != "":
 		base += "/" + fixed
 	}
-	a, err := t.run(ctx, r, request{Path: base, Real: r.Decision().Reads, Glob: &globRequest{Pattern: rest, All: all, Fold: fold}})
+	a, err := t.run(ctx, r, files.Request{Path: base, Real: r.Decision().Reads, Glob: &files.GlobRequest{Pattern: rest, All: all, Fold: fold}})
 	if err != nil {
 		return "", err
 	}
@@ -97,57 +91,4 @@ func splitPattern(pattern string) (fixed, rest string) {
 		fixed = "/"
 	}
 	return fixed, strings.Join(names[n:], "/")
-}
-
-// globRequest asks for the files that match.
-type globRequest struct {
-	Pattern string `json:"pattern"` // empty: the path itself
-	All     bool   `json:"all,omitempty"`
-	Fold    bool   `json:"fold,omitempty"` // case does not count
-}
-
-func handleGlob(q request, a *answer) error {
-	p, err := at(q)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	a.Real = p.real
-	pattern := q.Glob.Pattern
-	if pattern == "" {
-		if p.exists {
-			a.Found = []found{{Path: p.real}}
-		}
-		return nil
-	}
-	if q.Glob.Fold {
-		pattern = strings.ToLower(pattern)
-	}
-	if !doublestar.ValidatePattern(pattern) {
-		return fmt.Errorf("pattern %q: %w", q.Glob.Pattern, doublestar.ErrBadPattern)
-	}
-	f, err := p.openDir()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := newWalker(p, q.Glob.All)
-	w.visit = func(rel, _ string, _ int, _ os.FileMode) bool {
-		subject := rel
-		if q.Glob.Fold {
-			subject = strings.ToLower(rel)
-		}
-		if !doublestar.MatchUnvalidated(pattern, subject) {
-			return true
-		}
-		if len(a.Found) == maxGlobbed {
-			w.cut = fmt.Sprintf("more than %d files match", maxGlobbed)
-			return false
-		}
-		a.Found = append(a.Found, found{Path: path.Join(p.real, rel)})
-		return true
-	}
-	w.walk(f)
-	a.Cut = w.cut
-	return nil
 }

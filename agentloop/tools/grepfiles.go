@@ -8,21 +8,14 @@ import (
 	"strings"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
-)
-
-// Output modes of grep_files.
-const (
-	grepNames   = "files_with_matches"
-	grepContent = "content"
-	grepCount   = "count"
 )
 
 // Limits of an answer of grep_files.
 const (
-	defaultHead = 250    // files or lines
-	maxHead     = 10_000 // whatever is asked for
-	maxContext  = 100    // lines before or after a match
+	defaultHead = 250 // files or lines
+	maxContext  = 100 // lines before or after a match
 )
 
 // grepTool is grep_files.
@@ -39,7 +32,7 @@ func (grepTool) Schema() agentloop.ToolSchema {
 			{name: "path", kind: "string", text: "A file, or the directory to search; the workspace unless given."},
 			{name: "glob", kind: "string", text: "Only files whose names match, for example *.go or src/**/*.ts; several with commas, ! excludes."},
 			{name: "type", kind: "string", text: "Only files of a language: " + strings.Join(typeNames(), ", ") + "."},
-			{name: "output_mode", kind: "string", text: "The names of files (the default), matching lines, or the number of matching lines of each file.", enum: []string{grepNames, grepContent, grepCount}},
+			{name: "output_mode", kind: "string", text: "The names of files (the default), matching lines, or the number of matching lines of each file.", enum: []string{files.GrepNames, files.GrepContent, files.GrepCount}},
 			{name: "-i", kind: "boolean", text: "Upper and lower case are the same."},
 			{name: "-n", kind: "boolean", text: "Line numbers with the lines; true unless given."},
 			{name: "-A", kind: "integer", text: "Lines to show after each match."},
@@ -66,7 +59,7 @@ func (t grepTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	} else if off {
 		numbered = false
 	}
-	a, err := t.run(ctx, r, request{Path: r.Expand(orHere(dir)), Real: r.Decision().Reads, Grep: &q})
+	a, err := t.run(ctx, r, files.Request{Path: r.Expand(orHere(dir)), Real: r.Decision().Reads, Grep: &q})
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +72,7 @@ func (t grepTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 }
 
 // grepOf reads the arguments of a search.
-func grepOf(args policy.Args) (q grepRequest, err error) {
+func grepOf(args policy.Args) (q files.GrepRequest, err error) {
 	if q.Pattern, err = need(args, "pattern"); err != nil {
 		return q, err
 	}
@@ -101,15 +94,15 @@ func grepOf(args policy.Args) (q grepRequest, err error) {
 		return q, err
 	}
 	if q.Mode == "" {
-		q.Mode = grepNames
+		q.Mode = files.GrepNames
 	}
-	if !slices.Contains([]string{grepNames, grepContent, grepCount}, q.Mode) {
-		return q, fmt.Errorf("argument output_mode: want %s, %s or %s", grepNames, grepContent, grepCount)
+	if !slices.Contains([]string{files.GrepNames, files.GrepContent, files.GrepCount}, q.Mode) {
+		return q, fmt.Errorf("argument output_mode: want %s, %s or %s", files.GrepNames, files.GrepContent, files.GrepCount)
 	}
 	return q, grepNumbers(args, &q)
 }
 
-func grepNumbers(args policy.Args, q *grepRequest) (err error) {
+func grepNumbers(args policy.Args, q *files.GrepRequest) (err error) {
 	around := 0
 	for _, f := range []struct {
 		field       string
@@ -118,7 +111,7 @@ func grepNumbers(args policy.Args, q *grepRequest) (err error) {
 	}{
 		{"context", &around, 0, maxContext}, {"-C", &around, -1, maxContext},
 		{"-A", &q.After, -1, maxContext}, {"-B", &q.Before, -1, maxContext},
-		{"head_limit", &q.Head, defaultHead, maxHead}, {"offset", &q.Offset, 0, 1 << 30},
+		{"head_limit", &q.Head, defaultHead, files.MaxHead}, {"offset", &q.Offset, 0, 1 << 30},
 	} {
 		n, err := number(args, f.field, f.usual, f.most)
 		if err != nil {
@@ -131,7 +124,7 @@ func grepNumbers(args policy.Args, q *grepRequest) (err error) {
 		}
 	}
 	if q.Head == 0 {
-		q.Head = maxHead
+		q.Head = files.MaxHead
 	}
 	if q.Multiline, err = flag(args, "multiline"); err != nil {
 		return err
@@ -170,25 +163,25 @@ func splitGlobs(s string) []string {
 }
 
 // formatFound writes a result as grep -r does.
-func formatFound(list []found, mode, base string, numbered bool) string {
+func formatFound(list []files.Found, mode, base string, numbered bool) string {
 	var out strings.Builder
 	for i, f := range list {
 		name := shortPath(f.Path, base)
 		switch mode {
-		case grepNames:
+		case files.GrepNames:
 			fmt.Fprintf(&out, "%s\n", name)
-		case grepCount:
+		case files.GrepCount:
 			fmt.Fprintf(&out, "%s:%d\n", name, f.Count)
-		case grepContent:
+		case files.GrepContent:
 			formatLines(&out, f, name, numbered, i > 0)
 		}
 	}
 	return out.String()
 }
 
-func formatLines(out *strings.Builder, f found, name string, numbered, later bool) {
+func formatLines(out *strings.Builder, f files.Found, name string, numbered, later bool) {
 	last := 0
-	context := slices.ContainsFunc(f.Lines, func(l foundLine) bool { return l.Context })
+	context := slices.ContainsFunc(f.Lines, func(l files.FoundLine) bool { return l.Context })
 	for j, l := range f.Lines {
 		if context && (j > 0 && l.Number > last+1 || j == 0 && later) {
 			out.WriteString("--\n")

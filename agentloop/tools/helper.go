@@ -12,81 +12,60 @@ import (
 	"strings"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/exec"
 )
 
-// protocolVersion tells a helper of another build: the file may have been replaced
-// while the daemon runs.
-const protocolVersion = 1
+// HelperMain plays the helper if this process was started as one, and then does
+// not return. A program that has file tools calls it first in main, with the build
+// that it tells [Options], and a test of them in TestMain.
+func HelperMain(build string) { files.Main(build, handleFetch) }
 
-// request is what a helper is asked to do. Nothing in it can widen what the kernel
-// lets the helper do.
-type request struct {
-	Version int    `json:"version"`
-	Path    string `json:"path"` // absolute
-	// Real lists where Path may lead: what was decided about. Empty: anywhere.
-	Real []string `json:"real,omitempty"`
-	// One of these is set.
-	Read  *readRequest  `json:"read,omitempty"`
-	Write *writeRequest `json:"write,omitempty"`
-	List  *listRequest  `json:"list,omitempty"`
-	Glob  *globRequest  `json:"glob,omitempty"`
-	Grep  *grepRequest  `json:"grep,omitempty"`
-	Fetch *fetchRequest `json:"fetch,omitempty"`
+// helper starts a program as the confined process of one call: the light one where
+// it fits, else this program itself.
+type helper struct {
+	program string // empty: this process's own
+	build   string
+	light   *lightProgram
 }
-
-// answer is what a helper did. Error is for the model and for people.
-type answer struct {
-	Version int    `json:"version"`
-	Error   string `json:"error,omitempty"`
-	// Unreached: the path could not be followed to its end.
-	Unreached bool   `json:"unreached,omitempty"`
-	Real      string `json:"real,omitempty"` // where the path led
-	Text      string `json:"text,omitempty"`
-	Diff      string `json:"diff,omitempty"`
-	// Stamp is what the file is now; nil where there is nothing to remember.
-	Stamp *agentloop.FileStamp `json:"stamp,omitempty"`
-	Found []found              `json:"found,omitempty"`
-	// Cut says why there may be more than is in Found.
-	Cut string `json:"cut,omitempty"`
-}
-
-// Bounds of a request and an answer, in bytes as JSON. A content of
-// maxWholeFile may take six times as much in JSON (control characters).
-const (
-	maxRequest = 64 << 20
-	maxAnswer  = 16 << 20
-)
-
-// helper starts this program as the confined process of one call.
-type helper struct{ program string }
 
 // run does q under the confinement of the call. The error is one line for the
 // model.
-func (h helper) run(ctx context.Context, r *agentloop.ToolRun, q request) (answer, error) {
-	return h.runOn(ctx, r, q, nil)
+func (h helper) run(ctx context.Context, r *agentloop.ToolRun, q files.Request) (files.Answer, error) {
+	if program, id, ok := h.light.fit(); ok {
+		a, err := h.runOn(ctx, r, program, q, agentloop.Command{})
+		if !errors.Is(err, errMisfit) {
+			return a, err
+		}
+		h.light.refuse(id)
+	}
+	return h.runOwn(ctx, r, q, agentloop.Command{Again: true})
 }
 
-// runOn is run with a network in place of the policy's. Nil is the policy's.
-func (h helper) runOn(ctx context.Context, r *agentloop.ToolRun, q request, network []string) (answer, error) {
+// runOwn is run by this program itself; c is what else the command needs.
+func (h helper) runOwn(ctx context.Context, r *agentloop.ToolRun, q files.Request, c agentloop.Command) (files.Answer, error) {
 	program := h.program
 	if program == "" {
 		var err error
 		if program, err = os.Executable(); err != nil {
-			return answer{}, fmt.Errorf("the file helper cannot be started: this program's own path is not known: %w", err)
+			return files.Answer{}, fmt.Errorf("the file helper cannot be started: this program's own path is not known: %w", err)
 		}
 	}
-	q.Version = protocolVersion
+	return h.runOn(ctx, r, program, q, c)
+}
+
+func (h helper) runOn(ctx context.Context, r *agentloop.ToolRun, program string, q files.Request, c agentloop.Command) (files.Answer, error) {
+	q.Version, q.Build = files.ProtocolVersion, h.build
 	body, err := json.Marshal(q)
 	if err != nil {
-		return answer{}, fmt.Errorf("bug: a request that is no JSON: %w", err)
+		return files.Answer{}, fmt.Errorf("bug: a request that is no JSON: %w", err)
 	}
-	if len(body) > maxRequest {
-		return answer{}, fmt.Errorf("the arguments are too large: %d bytes, at most %d", len(body), maxRequest)
+	if len(body) > files.MaxRequest {
+		return files.Answer{}, fmt.Errorf("the arguments are too large: %d bytes, at most %d", len(body), files.MaxRequest)
 	}
 	in, feed, err := os.Pipe()
 	if err != nil {
-		return answer{}, err
+		return files.Answer{}, err
 	}
 	fed := make(chan struct{})
 	go func() {
@@ -94,15 +73,16 @@ func (h helper) runOn(ctx context.Context, r *agentloop.ToolRun, q request, netw
 		_, _ = feed.Write(body) // a helper that reads less has no answer either
 		_ = feed.Close()
 	}()
-	out := &bounded{left: maxAnswer}
-	res, err := r.Command(ctx, agentloop.Command{Argv: []string{program, helperArg}, Own: program, Network: network, Stdin: in, Stdout: out})
+	out := &bounded{left: files.MaxAnswer}
+	c.Argv, c.Own, c.Stdin, c.Stdout = []string{program, files.Arg}, program, in, out
+	res, err := r.Command(ctx, c)
 	_ = in.Close()
 	<-fed
 	if err != nil {
 		if strings.Contains(err.Error(), program) {
-			return answer{}, fmt.Errorf("the file helper cannot be started in the confinement of this call, so nothing was done: %w", err)
+			return files.Answer{}, misfit("the file helper cannot be started in the confinement of this call, so nothing was done: %w", err)
 		}
-		return answer{}, err
+		return files.Answer{}, err
 	}
 	a, err := h.read(res, out)
 	if err != nil && a.Unreached && !slices.ContainsFunc(append(q.Real, path.Clean(q.Path)), r.InView) {
@@ -111,28 +91,45 @@ func (h helper) runOn(ctx context.Context, r *agentloop.ToolRun, q request, netw
 	return a, err
 }
 
+// exitMisuse is what sbx and sandboxd end with when they do not know an argument; the
+// two statuses above it are those of what cannot be executed. A helper has none of them.
+const exitMisuse = 125
+
 // read decodes the answer of a helper that has ended.
-func (h helper) read(res *exec.Result, out *bounded) (answer, error) {
-	var a answer
+func (h helper) read(res *exec.Result, out *bounded) (files.Answer, error) {
+	var a files.Answer
 	switch {
 	case res.Outcome == exec.TimedOut:
 		return a, errors.New("timed out; nothing of the call is left")
+	case res.Outcome == exec.Exited && res.ExitCode >= exitMisuse && res.ExitCode <= exitMisuse+2 && out.Len() == 0:
+		return a, misfit("the program on disk plays no file helper: %s", lastLine(res.Stderr.Text))
 	case res.Outcome != exec.Exited || res.ExitCode != 0:
 		return a, fmt.Errorf("the file helper did not end as it should (%s, status %d): %s", res.Outcome, res.ExitCode, lastLine(res.Stderr.Text))
 	case out.dropped > 0:
-		return a, fmt.Errorf("the answer is larger than %d bytes: ask for less", maxAnswer)
+		return a, fmt.Errorf("the answer is larger than %d bytes: ask for less", files.MaxAnswer)
 	}
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
-		return answer{}, fmt.Errorf("the file helper gave no answer: %w", err)
+		return files.Answer{}, fmt.Errorf("the file helper gave no answer: %w", err)
 	}
-	if a.Version != protocolVersion {
-		return answer{}, errors.New("the program on disk is of another version than the one that runs: restart the daemon")
+	if a.Version != files.ProtocolVersion || a.Build != h.build {
+		return files.Answer{}, misfit("the program on disk is of another version than the one that runs: restart the daemon")
 	}
 	if a.Error != "" {
 		return a, errors.New(a.Error)
 	}
 	return a, nil
 }
+
+// errMisfit marks the errors of a program that did nothing, since it is another one
+// than it should be.
+var errMisfit = errors.New("another program")
+
+type misfitError struct{ error }
+
+func (e misfitError) Unwrap() error      { return e.error }
+func (misfitError) Is(target error) bool { return target == errMisfit }
+
+func misfit(format string, args ...any) error { return misfitError{fmt.Errorf(format, args...)} }
 
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)

@@ -2,22 +2,14 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path"
-	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
-	"golang.org/x/sys/unix"
-
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
-
-// maxListed bounds the names of one answer.
-const maxListed = 1000
 
 // listTool is list_dir.
 type listTool struct{ helper }
@@ -42,7 +34,7 @@ func (t listTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	if err != nil {
 		return "", err
 	}
-	a, err := t.run(ctx, r, request{Path: r.Expand(orHere(dir)), Real: r.Decision().Reads, List: &listRequest{Ignore: ignore}})
+	a, err := t.run(ctx, r, files.Request{Path: r.Expand(orHere(dir)), Real: r.Decision().Reads, List: &files.ListRequest{Ignore: ignore}})
 	if err != nil {
 		return "", err
 	}
@@ -93,78 +85,4 @@ func texts(args policy.Args, field string) ([]string, error) {
 		return list, nil
 	}
 	return nil, fmt.Errorf("argument %s: want a list of texts", field)
-}
-
-// listRequest asks for the names in a directory.
-type listRequest struct {
-	Ignore []string `json:"ignore,omitempty"`
-}
-
-func handleList(q request, a *answer) error {
-	p, err := at(q)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	f, err := p.openDir()
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	a.Real = p.real
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return p.fail("list", err)
-	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		skip, err := matchesAny(q.List.Ignore, e.Name())
-		if err != nil {
-			return err
-		}
-		if skip {
-			continue
-		}
-		if len(a.Found) == maxListed {
-			a.Cut = fmt.Sprintf("%d names are there, the first %d are shown", len(entries), maxListed)
-			break
-		}
-		a.Found = append(a.Found, found{Path: path.Join(p.real, e.Name()), Note: describeEntry(int(f.Fd()), e)})
-	}
-	return nil
-}
-
-func matchesAny(patterns []string, name string) (bool, error) {
-	for _, pattern := range patterns {
-		ok, err := doublestar.Match(strings.TrimSuffix(pattern, "/"), name)
-		if err != nil {
-			return false, fmt.Errorf("pattern %q: %w", pattern, err)
-		}
-		if ok {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// describeEntry is what stands behind a name.
-func describeEntry(dir int, e os.DirEntry) string {
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return " [gone]"
-		}
-		return " [cannot be looked at]"
-	}
-	here := place{stat: st}
-	switch {
-	case here.isDir():
-		return "/"
-	case here.isRegular():
-		return fmt.Sprintf(" %d", st.Size)
-	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		target, _ := readlinkAt(dir, e.Name())
-		return " -> " + target
-	}
-	return " [" + here.kind() + "]"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -14,8 +15,6 @@ var pathFields = []string{"file_path", "path", "filePath", "absolute_path"}
 const (
 	defaultLines = 2000
 	maxLines     = 100_000
-	maxLineChars = 2000    // of a line; the rest is counted
-	maxReadBytes = 100_000 // of an answer
 )
 
 // readTool is read_file.
@@ -52,12 +51,12 @@ func (t readTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	if err != nil {
 		return "", err
 	}
-	a, err := t.run(ctx, r, request{Path: r.Expand(path), Real: r.Decision().Reads, Read: &readRequest{From: max(from, 1), Count: count}})
+	a, err := t.run(ctx, r, files.Request{Path: r.Expand(path), Real: r.Decision().Reads, Read: &files.ReadRequest{From: max(from, 1), Count: count}})
 	if err != nil {
 		return "", err
 	}
 	if a.Stamp != nil {
-		r.Session.Files().Seen(a.Real, *a.Stamp)
+		r.Session.Files().Seen(a.Real, agentloop.FileStamp(*a.Stamp))
 	}
 	return a.Text, nil
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -118,13 +119,13 @@ func TestSearchesAreBounded(t *testing.T) {
 		t.Errorf("%d lines, %q", strings.Count(got, "\n"), got[len(got)-80:])
 	}
 	got := w.ok("grep_files", policy.Args{"pattern": "needle", "output_mode": "content", "head_limit": 0.0})
-	if len(got) > maxReadBytes+1000 || !strings.Contains(got, "more bytes in this line]") || !strings.Contains(got, "the answer would be longer than") {
+	if len(got) > files.MaxReadBytes+1000 || !strings.Contains(got, "more bytes in this line]") || !strings.Contains(got, "the answer would be longer than") {
 		t.Errorf("%d bytes, %q", len(got), got[len(got)-120:])
 	}
-	if got := w.ok("glob_files", policy.Args{"pattern": "**"}); strings.Count(got, "\n") != maxGlobbed+1 || !strings.Contains(got, "more than 1000 files match") {
+	if got := w.ok("glob_files", policy.Args{"pattern": "**"}); strings.Count(got, "\n") != files.MaxGlobbed+1 || !strings.Contains(got, "more than 1000 files match") {
 		t.Errorf("%d lines, %q", strings.Count(got, "\n"), got[len(got)-80:])
 	}
-	if got := w.ok("list_dir", policy.Args{"path": "many"}); strings.Count(got, "\n") != maxListed+1 || !strings.Contains(got, "1100 names are there") {
+	if got := w.ok("list_dir", policy.Args{"path": "many"}); strings.Count(got, "\n") != files.MaxListed+1 || !strings.Contains(got, "1100 names are there") {
 		t.Errorf("%d lines, %q", strings.Count(got, "\n"), got[len(got)-80:])
 	}
 }

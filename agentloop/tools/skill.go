@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -43,7 +44,7 @@ func (t skillTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 	if k.problem != "" {
 		return "", fmt.Errorf("the skill %s cannot be used: %s", name, k.problem)
 	}
-	a, err := t.run(ctx, r, request{Path: k.path, Read: &readRequest{From: 1, Plain: maxSkillText}})
+	a, err := t.run(ctx, r, files.Request{Path: k.path, Read: &files.ReadRequest{From: 1, Plain: maxSkillText}})
 	if err != nil {
 		return "", err
 	}

@@ -3,8 +3,8 @@
 //	d, err := agentloop.NewDispatcher(agentloop.DispatcherOptions{Tools: tools.All(tools.Options{}), ...})
 //
 // A tool that touches files does so as one confined command per call: this
-// program itself, started as a helper ([HelperMain]) under the same confinement as
-// a command of run_bash. It gets one request on its standard input and gives one
+// program itself, or a lighter one of the same build, started as a helper
+// ([HelperMain], package files) under the same confinement as a command of run_bash. It gets one request on its standard input and gives one
 // answer. What a policy denies to cat(1) the kernel therefore denies to read_file,
 // whatever became of a path between the decision and the access.
 //
@@ -21,11 +21,16 @@ import "sandboxd/agentloop"
 type Options struct {
 	// Program is the executable that plays the helper. Empty: this process's own.
 	Program string
+	// Light is another one, of this installation, that plays it for files and starts
+	// faster ([files.Main]). Where it does not fit, Program does.
+	Light string
+	// Build is what both told [HelperMain]: a program of another build does nothing.
+	Build string
 }
 
 // All returns the built-in tools, in the order in which a model is offered them.
 func All(o Options) []agentloop.Tool {
-	h := helper{program: o.Program}
+	h := helper{program: o.Program, build: o.Build, light: &lightProgram{path: o.Light}}
 	return []agentloop.Tool{
 		bashTool{agentloop.BashTool()},
 		readTool{h}, writeTool{h}, editTool{h},

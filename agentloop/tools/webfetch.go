@@ -2,11 +2,13 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -54,7 +56,11 @@ func (t fetchTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 	if err != nil {
 		return "", err
 	}
-	a, err := t.runOn(ctx, r, request{Fetch: &fetchRequest{URL: u.String(), How: how, Raw: format == "raw"}}, []string{"full"})
+	body, err := json.Marshal(fetchRequest{URL: u.String(), How: how, Raw: format == "raw"})
+	if err != nil {
+		return "", err
+	}
+	a, err := t.runOwn(ctx, r, files.Request{Other: body}, agentloop.Command{Network: []string{"full"}})
 	if err != nil {
 		return "", err
 	}

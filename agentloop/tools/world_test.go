@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	HelperMain()
+	HelperMain("")
 	playMCP()
 	if dir := os.Getenv(recordChild); dir != "" {
 		changeForEver(dir)
@@ -38,6 +38,7 @@ type world struct {
 	host   exec.Host
 	runner *exec.Runner
 	asks   *agentloop.AskQueue // nil: nobody is asked
+	tools  Options
 }
 
 // newWorld makes one whose session allows what it is asked for, but for what rules
@@ -68,7 +69,7 @@ func newWorld(t testing.TB, edit func(*agentloop.PolicyInForce)) *world {
 func (w *world) remake() {
 	w.t.Helper()
 	var err error
-	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: w.runner, Host: w.host, Tools: All(Options{}), Metrics: agentloop.NewMetrics(), Asks: w.asks,
+	w.d, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{Runner: w.runner, Host: w.host, Tools: All(w.tools), Metrics: agentloop.NewMetrics(), Asks: w.asks,
 		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{})})
 	if err != nil {
 		w.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"sandboxd/agentloop"
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/policy"
 )
 
@@ -40,20 +41,21 @@ func (t writeTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return t.write(ctx, r, writeRequest{Content: &content})
+	return t.write(ctx, r, files.WriteRequest{Content: &content})
 }
 
 // write changes a file and remembers what it is then.
-func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w writeRequest) (string, error) {
+func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w files.WriteRequest) (string, error) {
 	path, err := need(r.Call.Args, append(pathFields, "notebook_path")...)
 	if err != nil {
 		return "", err
 	}
-	q := request{Path: r.Expand(path), Real: r.Decision().Writes, Write: &w}
+	q := files.Request{Path: r.Expand(path), Real: r.Decision().Writes, Write: &w}
 	w.Most = r.MaxFileBytes()
 	for _, real := range append(q.Real, q.Path) {
 		if stamp, ok := r.Session.Files().Stamp(real); ok {
-			w.Seen = &stamp
+			seen := files.Stamp(stamp)
+			w.Seen = &seen
 			break
 		}
 	}
@@ -62,7 +64,7 @@ func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w writeRequest)
 		return "", err
 	}
 	if a.Stamp != nil {
-		r.Session.Files().Seen(a.Real, *a.Stamp)
+		r.Session.Files().Seen(a.Real, agentloop.FileStamp(*a.Stamp))
 	}
 	r.Changed(a.Diff)
 	return a.Text, nil

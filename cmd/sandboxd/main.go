@@ -35,7 +35,7 @@ import (
 var version string
 
 func main() {
-	tools.HelperMain()
+	tools.HelperMain(version)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)

@@ -183,3 +183,12 @@ func groupID(name string) (int, error) {
 	}
 	return 0, os.ErrNotExist
 }
+
+// besideThis names a program in the directory of this one; empty if that is not known.
+func besideThis(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}

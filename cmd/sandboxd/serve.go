@@ -230,7 +230,7 @@ func (d *parts) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := tools.All(tools.Options{})
+	all := tools.All(tools.Options{Light: besideThis("sbx"), Build: version})
 	d.tools = all
 	d.dispatcher, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{
 		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},

@@ -20,10 +20,12 @@ import (
 	"io"
 	"os"
 
+	"sandboxd/agentloop/tools/files"
 	"sandboxd/exec"
 )
 
 func main() {
+	files.Main(version, nil) // for the daemon beside it: sbx starts faster
 	// No signal is caught here: sbx run hands them to its command, and the other
 	// commands are short and end by them.
 	code := run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -14,13 +14,11 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-
-	"sandboxd/agentloop"
 )
 
-// maxWholeFile is the largest file that is read as a whole, and so can be edited,
+// MaxWholeFile is the largest file that is read as a whole, and so can be edited,
 // in bytes. Of a larger one lines are shown.
-const maxWholeFile = 10 << 20
+const MaxWholeFile = 10 << 20
 
 // encoding is how the bytes of a file are text.
 type encoding uint8
@@ -95,26 +93,26 @@ func describeBinary(head []byte, size int64) string {
 var errTooLarge = errors.New("too large to be read as a whole")
 
 // readWhole reads a file from where it stands, or reports errTooLarge for one of
-// more than maxWholeFile bytes.
+// more than MaxWholeFile bytes.
 func readWhole(f *os.File) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, err
 	}
-	if st.Size > maxWholeFile {
+	if st.Size > MaxWholeFile {
 		return nil, errTooLarge
 	}
 	var b bytes.Buffer
 	b.Grow(int(st.Size) + bytes.MinRead) // room to see the end without growing
-	_, err := b.ReadFrom(io.LimitReader(f, maxWholeFile+1))
-	if err == nil && b.Len() > maxWholeFile {
+	_, err := b.ReadFrom(io.LimitReader(f, MaxWholeFile+1))
+	if err == nil && b.Len() > MaxWholeFile {
 		err = errTooLarge
 	}
 	return b.Bytes(), err
 }
 
 // stampOf describes a file whose content is known.
-func stampOf(st *unix.Stat_t, content []byte) *agentloop.FileStamp {
+func stampOf(st *unix.Stat_t, content []byte) *Stamp {
 	sum := sha256.Sum256(content)
-	return &agentloop.FileStamp{Size: int64(len(content)), MTime: st.Mtim.Nano(), Hash: hex.EncodeToString(sum[:])}
+	return &Stamp{Size: int64(len(content)), MTime: st.Mtim.Nano(), Hash: hex.EncodeToString(sum[:])}
 }

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bufio"
@@ -11,18 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// readRequest asks for lines of a file.
-type readRequest struct {
+// Limits of what is shown; more is read by a further call.
+const (
+	maxLineChars = 2000    // of a line; the rest is counted
+	MaxReadBytes = 100_000 // of an answer
+)
+
+// ReadRequest asks for lines of a file.
+type ReadRequest struct {
 	From  int `json:"from"` // the first line, from 1
 	Count int `json:"count"`
 	// Plain, if not zero, asks for at most so many bytes of the text as it is.
 	Plain int `json:"plain,omitempty"`
 }
 
-// handleRead shows lines. A file of at most maxWholeFile bytes is read once, so that
+// handleRead shows lines. A file of at most MaxWholeFile bytes is read once, so that
 // what is shown and what is remembered are the same; of a larger one no more is
 // kept than what is shown.
-func handleRead(q request, a *answer) error {
+func handleRead(q Request, a *Answer) error {
 	p, err := at(q)
 	if err != nil {
 		return err
@@ -67,7 +73,7 @@ func handleRead(q request, a *answer) error {
 }
 
 // readLarge shows lines of a file that is not kept.
-func readLarge(q request, p *place, f *os.File, a *answer) error {
+func readLarge(q Request, p *place, f *os.File, a *Answer) error {
 	head := make([]byte, headBytes)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
@@ -105,7 +111,7 @@ func lineNotes(kind encoding, text string) (notes []string) {
 }
 
 // showLines numbers the asked-for lines of a text, within the bounds of an answer.
-func showLines(in io.Reader, q readRequest, notes []string) string {
+func showLines(in io.Reader, q ReadRequest, notes []string) string {
 	var out strings.Builder
 	lines := lineReader{r: bufio.NewReaderSize(in, 64<<10)}
 	last, more := 0, false
@@ -115,7 +121,7 @@ func showLines(in io.Reader, q readRequest, notes []string) string {
 			break
 		}
 		shown := strconv.Itoa(lines.number) + "\t" + line + "\n"
-		if lines.number >= q.From+q.Count || out.Len()+len(shown) > maxReadBytes && last > 0 {
+		if lines.number >= q.From+q.Count || out.Len()+len(shown) > MaxReadBytes && last > 0 {
 			more = true
 			break
 		}

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -15,8 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grepRequest asks for what matches a regular expression.
-type grepRequest struct {
+// MaxHead is how many files or lines a search shows, whatever is asked for.
+const MaxHead = 10_000
+
+// Output modes of a search.
+const (
+	GrepNames   = "files_with_matches"
+	GrepContent = "content"
+	GrepCount   = "count"
+)
+
+// GrepRequest asks for what matches a regular expression.
+type GrepRequest struct {
 	Pattern       string   `json:"pattern"`
 	Globs         []string `json:"globs,omitempty"` // of paths; "!" excludes
 	Names         []string `json:"names,omitempty"` // of a language; one must match
@@ -29,10 +39,10 @@ type grepRequest struct {
 
 // search is one grep on its way.
 type search struct {
-	q       *grepRequest
+	q       *GrepRequest
 	re      *regexp.Regexp
 	quick   bool // the whole content can be asked first
-	a       *answer
+	a       *Answer
 	w       *walker
 	hits    int // files or lines so far
 	bytes   int
@@ -40,7 +50,7 @@ type search struct {
 	buf     []byte
 }
 
-func handleGrep(q request, a *answer) error {
+func handleGrep(q Request, a *Answer) error {
 	p, err := at(q)
 	if err != nil {
 		return err
@@ -87,7 +97,7 @@ func handleGrep(q request, a *answer) error {
 func (s *search) finish() {
 	s.a.Cut = s.w.cut
 	if s.skipped > 0 {
-		note := fmt.Sprintf("%d files larger than %d bytes were not searched", s.skipped, maxWholeFile)
+		note := fmt.Sprintf("%d files larger than %d bytes were not searched", s.skipped, MaxWholeFile)
 		s.a.Cut = strings.TrimPrefix(s.a.Cut+"; "+note, "; ")
 	}
 }
@@ -159,7 +169,7 @@ func (s *search) read(fd int) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errors.New("not a regular file")
 	}
-	if st.Size > maxWholeFile {
+	if st.Size > MaxWholeFile {
 		return nil, errTooLarge
 	}
 	if need := int(st.Size) + 1; len(s.buf) < need { // room to see the end
@@ -203,8 +213,8 @@ func (s *search) file(fd int, real string) bool {
 	if len(hit) == 0 {
 		return true
 	}
-	if s.q.Mode != grepContent {
-		return s.add(found{Path: real, Count: len(hit)})
+	if s.q.Mode != GrepContent {
+		return s.add(Found{Path: real, Count: len(hit)})
 	}
 	return s.addLines(real, lines, hit)
 }
@@ -226,7 +236,7 @@ func (s *search) matches(content []byte, lines [][]byte) (hit []int) {
 		at += len(line) + 1
 	}
 	lineOf := func(offset int) int { return sort.SearchInts(starts, offset+1) - 1 }
-	for _, m := range s.re.FindAllIndex(content, maxHead) {
+	for _, m := range s.re.FindAllIndex(content, MaxHead) {
 		first, last := lineOf(m[0]), lineOf(max(m[1]-1, m[0]))
 		for i := first; i <= last; i++ {
 			if len(hit) == 0 || hit[len(hit)-1] < i {
@@ -238,7 +248,7 @@ func (s *search) matches(content []byte, lines [][]byte) (hit []int) {
 }
 
 // add takes a file into the answer, within its bounds.
-func (s *search) add(f found) bool {
+func (s *search) add(f Found) bool {
 	if s.hits++; s.hits <= s.q.Offset {
 		return true
 	}
@@ -255,8 +265,8 @@ func (s *search) full(bytes int) bool {
 	switch {
 	case s.hits > s.q.Offset+s.q.Head:
 		s.w.cut = fmt.Sprintf("there are more; go on with offset %d", s.q.Offset+s.q.Head)
-	case s.bytes > maxReadBytes:
-		s.w.cut = fmt.Sprintf("the answer would be longer than %d bytes; go on with offset %d", maxReadBytes, s.hits-1)
+	case s.bytes > MaxReadBytes:
+		s.w.cut = fmt.Sprintf("the answer would be longer than %d bytes; go on with offset %d", MaxReadBytes, s.hits-1)
 	default:
 		return false
 	}
@@ -265,7 +275,7 @@ func (s *search) full(bytes int) bool {
 
 // addLines takes the matching lines of a file, and those around them.
 func (s *search) addLines(real string, lines [][]byte, hit []int) bool {
-	f := found{Path: real, Count: len(hit)}
+	f := Found{Path: real, Count: len(hit)}
 	next, more := 0, true // the first line that is not in the answer yet
 	for k, i := range hit {
 		if s.hits++; s.hits <= s.q.Offset {
@@ -279,7 +289,7 @@ func (s *search) addLines(real string, lines [][]byte, hit []int) bool {
 		for j := max(i-s.q.Before, next); j < i; j++ {
 			f.Lines = append(f.Lines, s.beside(lines, j))
 		}
-		f.Lines = append(f.Lines, foundLine{Number: i + 1, Text: text})
+		f.Lines = append(f.Lines, FoundLine{Number: i + 1, Text: text})
 		until := min(i+s.q.After, len(lines)-1)
 		if k+1 < len(hit) {
 			until = min(until, hit[k+1]-1)
@@ -295,10 +305,10 @@ func (s *search) addLines(real string, lines [][]byte, hit []int) bool {
 	return more
 }
 
-func (s *search) beside(lines [][]byte, j int) foundLine {
+func (s *search) beside(lines [][]byte, j int) FoundLine {
 	text := shownLine(lines[j])
 	s.bytes += len(text)
-	return foundLine{Number: j + 1, Text: text, Context: true}
+	return FoundLine{Number: j + 1, Text: text, Context: true}
 }
 
 // shownLine is a line within the bound of a line, as valid UTF-8.

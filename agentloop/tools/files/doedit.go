@@ -1,12 +1,12 @@
-package tools
+package files
 
 import (
 	"fmt"
 	"strings"
 )
 
-// edit is one replacement.
-type edit struct {
+// Edit is one replacement.
+type Edit struct {
 	Old string `json:"old"`
 	New string `json:"new"`
 	// All replaces every occurrence; Count, if not 0, is how many there must be.
@@ -15,7 +15,7 @@ type edit struct {
 }
 
 // applyEdits makes all replacements in order, or none.
-func applyEdits(text string, edits []edit) (result string, replaced int, err error) {
+func applyEdits(text string, edits []Edit) (result string, replaced int, err error) {
 	crlf := strings.Contains(text, "\r\n") && strings.Count(text, "\r\n") == strings.Count(text, "\n")
 	result = text
 	for i, e := range edits {

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 
 // Bounds of a diff, in bytes.
 const (
-	maxDiff     = 64 << 10  // as it is shown
-	maxModel    = 4000      // as the model gets it
-	maxCompared = 512 << 10 // of what is left of either side without the lines they share at both ends
+	MaxDiff      = 64 << 10  // as it is shown
+	MaxModelDiff = 4000      // as the model gets it
+	maxCompared  = 512 << 10 // of what is left of either side without the lines they share at both ends
 )
 
 // unified compares two contents of a file.
@@ -36,7 +36,7 @@ func unified(name, before, after string) string {
 	if err != nil {
 		return ""
 	}
-	return cutLines(text, maxDiff)
+	return cutLines(text, MaxDiff)
 }
 
 // commonHead is the length of the whole lines that both begin with.

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"errors"
@@ -151,7 +151,7 @@ func (p *place) within(real []string) error {
 func (p *place) close() { unix.Close(p.dir) }
 
 // at finds the place of a request.
-func at(q request) (*place, error) {
+func at(q Request) (*place, error) {
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsRune(q.Path, 0) {
 		return nil, fmt.Errorf("%q is not a path", q.Path)
 	}

@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -66,11 +66,11 @@ func killedAt(t *testing.T, strace, call string, nth int, name, old, next string
 	if err := unix.Stat(name, &st); err != nil {
 		t.Fatal(err)
 	}
-	q, err := json.Marshal(request{Version: protocolVersion, Path: name, Write: &writeRequest{Content: &next, Seen: stampOf(&st, []byte(old))}})
+	q, err := json.Marshal(Request{Version: ProtocolVersion, Path: name, Write: &WriteRequest{Content: &next, Seen: stampOf(&st, []byte(old))}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := osexec.Command(strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, nth), os.Args[0], helperArg)
+	c := osexec.Command(strace, "-f", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, nth), os.Args[0], Arg)
 	c.Stdin = bytes.NewReader(q)
 	out, err := c.CombinedOutput()
 	if err == nil && !strings.Contains(string(out), `"stamp"`) {

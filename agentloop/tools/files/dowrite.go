@@ -1,4 +1,4 @@
-package tools
+package files
 
 import (
 	"bytes"
@@ -9,23 +9,21 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"sandboxd/agentloop"
 )
 
-// writeRequest asks for a file to be written or edited.
-type writeRequest struct {
+// WriteRequest asks for a file to be written or edited.
+type WriteRequest struct {
 	Content *string `json:"content,omitempty"`
-	Edits   []edit  `json:"edits,omitempty"`
+	Edits   []Edit  `json:"edits,omitempty"`
 	// Seen is what the conversation last saw of the file; nil: nothing.
-	Seen *agentloop.FileStamp `json:"seen,omitempty"`
+	Seen *Stamp `json:"seen,omitempty"`
 	// Most bounds the new content, in bytes; zero: only the limit of the process.
 	Most int64 `json:"most,omitempty"`
 }
 
 // handleWrite changes a file if it is as the conversation saw it. Of two writers of
 // one file at a time the second finds it changed.
-func handleWrite(q request, a *answer) error {
+func handleWrite(q Request, a *Answer) error {
 	p, err := at(q)
 	if err != nil {
 		return err
@@ -38,7 +36,7 @@ func handleWrite(q request, a *answer) error {
 	if !p.exists && w.Content == nil {
 		return fmt.Errorf("%s: no such file; file_write makes one", p.path)
 	}
-	if p.exists && p.stat.Size > maxWholeFile {
+	if p.exists && p.stat.Size > MaxWholeFile {
 		return tooLarge(p)
 	}
 	if p.exists && w.Seen == nil {
@@ -57,11 +55,11 @@ func handleWrite(q request, a *answer) error {
 }
 
 func tooLarge(p *place) error {
-	return fmt.Errorf("%s is larger than %d bytes: file tools do not change it", p.path, maxWholeFile)
+	return fmt.Errorf("%s is larger than %d bytes: file tools do not change it", p.path, MaxWholeFile)
 }
 
 // createFile makes a file that must not be there yet, and the directories to it.
-func createFile(p *place, w *writeRequest, a *answer) error {
+func createFile(p *place, w *WriteRequest, a *Answer) error {
 	content := []byte(*w.Content)
 	if err := checkSize(p, len(content), w.Most); err != nil {
 		return err
@@ -81,7 +79,7 @@ func createFile(p *place, w *writeRequest, a *answer) error {
 }
 
 // changeFile gives a file that is held its new content.
-func changeFile(p *place, held *held, w *writeRequest, a *answer) error {
+func changeFile(p *place, held *held, w *WriteRequest, a *Answer) error {
 	old, err := readWhole(held.file)
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(p)
@@ -108,13 +106,13 @@ func changeFile(p *place, held *held, w *writeRequest, a *answer) error {
 	a.Diff = unified(filepath.Base(p.real), string(old), string(next))
 	a.Text = done + note
 	if a.Diff != "" {
-		a.Text += "\n" + cutLines(a.Diff, maxModel)
+		a.Text += "\n" + cutLines(a.Diff, MaxModelDiff)
 	}
 	return p.stampNow(next, a)
 }
 
 // next makes the new content, and says what was done.
-func (w *writeRequest) next(p *place, old []byte) (next []byte, done string, err error) {
+func (w *WriteRequest) next(p *place, old []byte) (next []byte, done string, err error) {
 	if w.Content != nil {
 		return []byte(*w.Content), fmt.Sprintf("wrote %d bytes to %s", len(*w.Content), p.path), nil
 	}
@@ -136,7 +134,7 @@ func (w *writeRequest) next(p *place, old []byte) (next []byte, done string, err
 // unchanged compares a file with what the conversation saw of it. The content
 // decides: a file that was only touched is the same, and one of the same size and
 // time may be another.
-func unchanged(p *place, now []byte, seen agentloop.FileStamp) error {
+func unchanged(p *place, now []byte, seen Stamp) error {
 	stamp := stampOf(&p.stat, now)
 	if stamp.Hash == seen.Hash {
 		return nil
@@ -193,7 +191,7 @@ func (p *place) makeParents() (end func(needed bool), err error) {
 }
 
 // stampNow remembers the file that now has the name.
-func (p *place) stampNow(content []byte, a *answer) error {
+func (p *place) stampNow(content []byte, a *Answer) error {
 	if err := unix.Fstatat(p.dir, p.name, &p.stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return p.fail("look at", err)
 	}
