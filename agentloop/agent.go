@@ -226,6 +226,16 @@ func (a *Agent) Messages() []Message {
 	return slices.Clone(a.conv.messages)
 }
 
+// Held is how many bytes the texts of Messages have.
+func (a *Agent) Held() (bytes int64) {
+	for _, m := range a.Messages() {
+		for _, b := range m.Blocks {
+			bytes += int64(len(b.Text) + len(b.Args) + len(b.Opaque))
+		}
+	}
+	return bytes
+}
+
 // Usage sums up the conversation.
 func (a *Agent) Usage() Usage {
 	a.mu.Lock()

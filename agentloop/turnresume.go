@@ -105,12 +105,41 @@ func cutResult(u Block, text string) Block {
 	return Block{Kind: BlockToolResult, Origin: OriginTool, CallID: u.CallID, Tool: u.Tool, Text: text, Status: StatusInterrupted, Audit: u.Audit}
 }
 
+// replayed reads the conversation, page by page where the store has pages: what a
+// summary replaced is not held beside what it is replaced by.
+func (a *Agent) replayed(ctx context.Context) (head Conversation, r *replay, last int64, err error) {
+	if a.o.Store == nil {
+		return head, nil, 0, ErrNoConversation
+	}
+	r = newReplay(&a.todos)
+	pages, ok := a.o.Store.(ConversationArchive)
+	if !ok {
+		var entries []Entry
+		head, entries, err = a.o.Store.Conversation(ctx, a.o.Conversation)
+		for _, e := range entries {
+			r.add(e)
+			last = e.Seq
+		}
+		return head, r, last, err
+	}
+	if head, err = pages.Head(ctx, a.o.Conversation); err != nil {
+		return head, nil, 0, err
+	}
+	for {
+		page, err := pages.EntriesAfter(ctx, a.o.Conversation, last)
+		if err != nil || len(page) == 0 {
+			return head, r, last, err
+		}
+		for _, e := range page {
+			r.add(e)
+			last = e.Seq
+		}
+	}
+}
+
 // resume reads the conversation and settles what the end of the process cut off.
 func (a *Agent) resume(ctx context.Context) error {
-	if a.o.Store == nil {
-		return ErrNoConversation
-	}
-	head, entries, err := a.o.Store.Conversation(ctx, a.o.Conversation)
+	head, r, last, err := a.replayed(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,19 +147,12 @@ func (a *Agent) resume(ctx context.Context) error {
 	if head.UID != s.peer.UID() {
 		return ErrNoConversation
 	}
-	r := newReplay(&a.todos)
-	for _, e := range entries {
-		r.add(e)
-	}
-	a.conv.head, a.conv.saved = head, true
-	if n := len(entries); n > 0 {
-		a.conv.seq = entries[n-1].Seq
-	}
+	a.conv.head, a.conv.saved, a.conv.seq = head, true, last
 	a.conv.head.Session, a.conv.head.Provider, a.conv.head.Model = s.id, a.o.Provider.Name(), a.o.Config.Model
 	if err := a.settleCut(ctx, r); err != nil {
 		return err
 	}
-	cut := !r.ended && len(entries) > 0
+	cut := !r.ended && last > 0
 	r.settle()
 	a.conv.messages, a.conv.ids = r.messages, r.ids
 	if !cut {

@@ -43,6 +43,14 @@ func (d *parts) makeAgent(ctx context.Context, s *agentloop.Session, q api.Agent
 		closeModel(model)
 		return nil, err
 	}
+	if conversation != "" {
+		done, err := d.loads.begin(ctx, s.Peer().UID())
+		if err != nil {
+			closeModel(model)
+			return nil, err
+		}
+		defer done()
+	}
 	var agent *agentloop.Agent
 	agent, err = agentloop.NewAgent(ctx, agentloop.AgentOptions{
 		Session: s, Dispatcher: d.dispatcher, Provider: model, Config: cfg, Price: priceOf(cfg, cfg.Model),

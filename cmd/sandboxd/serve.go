@@ -36,6 +36,7 @@ type parts struct {
 	asks       *agentloop.AskQueue
 	server     *api.Server
 	stop       context.CancelFunc
+	loads      loads
 	connected  sync.Map // ids of sessions that have the tools of their MCP servers
 }
 

@@ -14,6 +14,7 @@ type agents struct {
 	make     func(context.Context, *agentloop.Session, AgentRequest, string) (Loop, error)
 	archive  agentloop.ConversationArchive
 	sessions *agentloop.Sessions
+	maxHeld  int64
 
 	mu    sync.Mutex
 	slots map[string]*agentSlot // by session
@@ -26,6 +27,7 @@ type agentSlot struct {
 	busy sync.Mutex
 
 	mu   sync.Mutex
+	uid  int      // whose session it is
 	loop Loop     // nil: none yet
 	turn *turnRun // the one that runs, or the last one
 }
@@ -55,11 +57,22 @@ func (s *agentSlot) agent() Loop {
 	return s.loop
 }
 
-// replace puts another loop in place, or none, and ends the old one.
-func (s *agentSlot) replace(loop Loop) {
+// held is how many bytes of a conversation the agent of a user's session has in memory.
+func (s *agentSlot) held(uid int) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.loop == nil || s.uid != uid {
+		return 0
+	}
+	return s.loop.Held()
+}
+
+// replace puts another loop in place, of a session of uid, or none, and ends the old
+// one.
+func (s *agentSlot) replace(uid int, loop Loop) {
 	s.mu.Lock()
 	old := s.loop
-	s.loop = loop
+	s.uid, s.loop = uid, loop
 	s.mu.Unlock()
 	if old != nil {
 		old.Close()
@@ -86,30 +99,66 @@ func (t *turnRun) running() bool {
 }
 
 func newAgents(o Options) *agents {
-	return &agents{make: o.Agents, archive: o.Conversations, sessions: o.Sessions, slots: map[string]*agentSlot{}}
+	return &agents{make: o.Agents, archive: o.Conversations, sessions: o.Sessions, maxHeld: maxHeldBytes, slots: map[string]*agentSlot{}}
 }
 
 // slot is the place of a session's agent. Places of sessions that ended are cleared
 // when a new one is needed.
 func (a *agents) slot(session string) *agentSlot {
+	if slot := a.peek(session); slot != nil {
+		return slot
+	}
+	a.clear()
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	slot := a.slots[session]
-	var over []*agentSlot
 	if slot == nil {
-		for id, old := range a.slots {
-			if _, live := a.sessions.Find(id); !live {
-				over = append(over, old)
-				delete(a.slots, id)
-			}
-		}
 		slot = &agentSlot{}
 		a.slots[session] = slot
 	}
+	return slot
+}
+
+// clear ends the agents of sessions that ended.
+func (a *agents) clear() {
+	a.mu.Lock()
+	var over []*agentSlot
+	for id, old := range a.slots {
+		if _, live := a.sessions.Find(id); !live {
+			over = append(over, old)
+			delete(a.slots, id)
+		}
+	}
 	a.mu.Unlock()
 	for _, old := range over {
-		old.replace(nil)
+		old.replace(0, nil)
 	}
-	return slot
+}
+
+// maxHeldBytes bounds the conversations that the agents of one uid have in memory,
+// before a further one is loaded or a further turn begins. A turn that runs is not cut.
+const maxHeldBytes = 256 << 20
+
+// room reports whether the agents of uid, but one, have fewer bytes in memory than
+// the bound leaves for more.
+func (a *agents) room(uid int, but *agentSlot, more int64) error {
+	a.clear()
+	a.mu.Lock()
+	var all []*agentSlot
+	for _, slot := range a.slots {
+		if slot != but {
+			all = append(all, slot)
+		}
+	}
+	a.mu.Unlock()
+	for _, slot := range all {
+		more += slot.held(uid)
+	}
+	if more < a.maxHeld {
+		return nil
+	}
+	return fault(CodeBusy, "close a session (sbx sessions close), or have its conversation summarised (POST .../compact), and try again",
+		"the sessions of uid %d hold conversations of %d MiB in memory, of %d", uid, more>>20, a.maxHeld>>20)
 }
 
 // peek is slot for who only looks; nil: there is none.
@@ -126,7 +175,7 @@ func (a *agents) drop(session string) {
 	delete(a.slots, session)
 	a.mu.Unlock()
 	if slot != nil {
-		slot.replace(nil)
+		slot.replace(0, nil)
 	}
 }
 
@@ -137,7 +186,7 @@ func (a *agents) close() {
 	a.slots = map[string]*agentSlot{}
 	a.mu.Unlock()
 	for _, slot := range all {
-		slot.replace(nil)
+		slot.replace(0, nil)
 	}
 }
 
@@ -193,6 +242,10 @@ func (a *agents) ready(ctx context.Context, slot *agentSlot, one *agentloop.Sess
 			return err
 		}
 	}
+	uid := one.Peer().UID()
+	if err := a.room(uid, slot, 0); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTime)
 	defer cancel()
 	one.SetProviderKeys(q.Keys)
@@ -200,7 +253,11 @@ func (a *agents) ready(ctx context.Context, slot *agentSlot, one *agentloop.Sess
 	if err != nil {
 		return agentFault(err)
 	}
-	slot.replace(loop)
+	if err := a.room(uid, slot, loop.Held()); err != nil {
+		loop.Close()
+		return err
+	}
+	slot.replace(uid, loop)
 	return nil
 }
 
@@ -226,7 +283,7 @@ func (a *agents) release(conversation string, but *agentSlot) error {
 		if err != nil {
 			return fault(CodeConflict, "wait for its end, cancel it, or fork the conversation", "this conversation goes on in another session right now")
 		}
-		slot.replace(nil)
+		slot.replace(0, nil)
 		free()
 	}
 	return nil
@@ -248,7 +305,7 @@ func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text stri
 		defer ended()
 		run.end = loop.RunAs(ctx, run.id, text, nil)
 		if errors.Is(run.end.Err, agentloop.ErrConversationMoved) {
-			s.replace(nil) // what it remembers is not what is kept
+			s.replace(0, nil) // what it remembers is not what is kept
 		}
 		close(run.done)
 	}()

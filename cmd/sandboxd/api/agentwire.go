@@ -84,6 +84,8 @@ type Loop interface {
 	Compact(ctx context.Context, focus string) (agentloop.TurnCompaction, error)
 	// Conversation is the head of what it continues.
 	Conversation() agentloop.Conversation
+	// Held is how many bytes of it are in memory.
+	Held() int64
 	Close()
 }
 

@@ -62,6 +62,9 @@ func (s *Server) say(ctx context.Context, one *agentloop.Session, q MessageReque
 	if err := s.agents.ready(ctx, slot, one, q.Agent, ""); err != nil {
 		return nil, TurnAccepted{}, err
 	}
+	if err := s.agents.room(one.Peer().UID(), nil, 0); err != nil {
+		return nil, TurnAccepted{}, err
+	}
 	run, accepted := slot.start(s.base, one, q.Text, ended)
 	return run, accepted, nil
 }
