@@ -352,9 +352,12 @@ func protectedNames(override string, c Caller) []ProtectedPath {
 // asked for. The caller calls Cleanup of the report.
 func (d *Dispatcher) Plan(s *Session, c ToolCall) (exec.Spec, Report, error) {
 	r := &ToolRun{Call: c, Session: s, d: d, result: &ToolResult{}}
-	argv := c.Argv
-	if len(argv) == 0 {
-		argv = []string{"true"}
+	argv := []string{"true"}
+	if startsCommand(c.Tool) {
+		var err error
+		if argv, _, err = c.Start(); err != nil {
+			return exec.Spec{}, Report{Cleanup: func() error { return nil }}, err
+		}
 	}
 	p, err := d.confine(r, Command{Argv: argv})
 	if err == nil {

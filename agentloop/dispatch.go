@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -144,6 +145,7 @@ type handling struct {
 	release func()
 	alone   bool
 	mask    *Redactor // see kept; nil until it is needed
+	changed bool      // a hook made the call another one
 }
 
 // hop ends a hop of the trace.
@@ -370,8 +372,11 @@ func (h *handling) decideAgain(ctx context.Context) bool {
 
 // allowed records what was decided against the call.
 func (h *handling) allowed() bool {
-	if h.res.Decision.Args != nil {
-		h.c.Args, h.mask = h.res.Decision.Args, nil
+	if args := h.res.Decision.Args; args != nil {
+		if !reflect.DeepEqual(h.c.Args, args) {
+			h.noteChange(args)
+		}
+		h.c.Args, h.mask = args, nil
 	}
 	h.res.Context = h.res.Decision.Context
 	if h.res.Decision.Verdict == policy.Allow {

@@ -191,6 +191,18 @@ func (h *handling) denials() any {
 	}{h.res.Plan.Added, h.res.Detected, h.res.Error}
 }
 
+// noteChange tells people that the call is not the one that was asked for.
+func (h *handling) noteChange(args policy.Args) {
+	h.changed = true
+	text := string(maskedArgs(h.s.secrets, args))
+	if startsCommand(h.c.Tool) {
+		if script, err := oneText(args, "command", "cmd", "script"); err == nil {
+			text = h.s.masked(script)
+		}
+	}
+	h.res.Notes = append(h.res.Notes, "a hook changed the call, which is now: "+clipLine(text))
+}
+
 // callEvent is the data of the events of a call.
 type callEvent struct {
 	Call    string          `json:"call_id"`
@@ -201,11 +213,13 @@ type callEvent struct {
 	Status  Status          `json:"status,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Args    json.RawMessage `json:"args,omitempty"`
-	Output  string          `json:"output_preview,omitempty"`
+	// Changed: a hook made it another call than the one that was asked for.
+	Changed bool   `json:"changed,omitempty"`
+	Output  string `json:"output_preview,omitempty"`
 }
 
 func (h *handling) decidedEvent() callEvent {
-	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.kept(), h.c.Args)}
+	e := callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent, Verdict: h.res.Decision.Verdict.String(), Args: maskedArgs(h.kept(), h.c.Args), Changed: h.changed}
 	if reason, err := policy.ReasonJSON(h.res.Decision.Reason); err == nil {
 		e.Reason = maskJSON(h.kept(), reason)
 	}

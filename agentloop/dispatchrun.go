@@ -9,7 +9,9 @@ import (
 
 // call lets the tool do its work.
 func (h *handling) call(ctx context.Context) {
-	r := &ToolRun{Call: h.c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res, at: &h.at, interrupted: h.interrupted}
+	c := h.c
+	c.Args = c.Args.Clone() // the rows keep what was decided, whatever the tool does with it
+	r := &ToolRun{Call: c, Session: h.s, d: h.d, traits: h.tool.Traits(h.c.Args), result: &h.res, at: &h.at, interrupted: h.interrupted}
 	text, err := h.tool.Call(ctx, r)
 	h.res.Output = text
 	switch {

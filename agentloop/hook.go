@@ -203,32 +203,3 @@ type HookChainResult struct {
 	// Runs are the hooks that were asked, in their order.
 	Runs []HookRun
 }
-
-// cloneArgs copies arguments, so that neither side can change what the other
-// has judged.
-func cloneArgs(a policy.Args) policy.Args {
-	if a == nil {
-		return nil
-	}
-	return cloneValue(map[string]any(a)).(map[string]any)
-}
-
-func cloneValue(v any) any {
-	switch v := v.(type) {
-	case policy.Args:
-		return cloneValue(map[string]any(v))
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, x := range v {
-			out[k] = cloneValue(x)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, x := range v {
-			out[i] = cloneValue(x)
-		}
-		return out
-	}
-	return v
-}

@@ -239,13 +239,29 @@ func askHook(ctx context.Context, h Hook, kind hookEvent, e HookEvent) (out Hook
 	if err := ctx.Err(); err != nil {
 		return HookOutcome{}, true, err
 	}
-	e.Args = cloneArgs(e.Args)
+	e.Args = e.Args.Clone()
 	out, err = h.Handle(ctx, e)
 	if err != nil {
 		return HookOutcome{Message: out.Message}, true, err
 	}
-	out.Args = cloneArgs(out.Args)
+	if err := out.canChange(kind); err != nil {
+		return HookOutcome{Message: out.Message}, true, err
+	}
+	out.Args = out.Args.Clone()
 	return out.fitting(kind), true, nil
+}
+
+// canChange refuses an answer that wants other arguments where none can be changed:
+// what the hook did not want would run. A block stands.
+func (o HookOutcome) canChange(kind hookEvent) error {
+	switch {
+	case o.Action == HookBlock:
+	case o.Args != nil && kind.name != EventPreToolUse:
+		return fmt.Errorf("updatedInput at the event %s: arguments are changed by PreToolUse, where the rules see them", kind.name)
+	case o.Args == nil && o.Action == HookMutateInput:
+		return errors.New("it changes the arguments and gives none")
+	}
+	return nil
 }
 
 // fitting drops what an answer cannot do at this event.
@@ -260,7 +276,6 @@ func (o HookOutcome) fitting(kind hookEvent) HookOutcome {
 	case o.Action > HookContinue:
 		o.Action = HookBlock
 	case o.Action == HookAllow && kind.name != EventPermissionRequest,
-		o.Action == HookMutateInput && o.Args == nil,
 		o.Action == HookMutateOutput && o.Output == nil,
 		o.Action == HookPermissionRequired && kind.name != EventPreToolUse && kind.name != EventPermissionRequest:
 		o.Action = HookContinue

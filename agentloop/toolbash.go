@@ -3,6 +3,7 @@ package agentloop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +24,9 @@ func (bashTool) Name() string { return "run_bash" }
 func (bashTool) Traits(policy.Args) Traits { return Traits{Interrupt: InterruptTerm} }
 
 func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
-	argv := r.Call.Argv
-	if len(argv) == 0 {
-		script, err := oneText(r.Call.Args, "command", "cmd", "script")
-		if err != nil {
-			return "", err
-		}
-		argv = BashArgv(script)
+	argv, _, err := r.Call.Start()
+	if err != nil {
+		return "", err
 	}
 	res, err := r.Command(ctx, Command{Argv: argv})
 	if err != nil {
@@ -47,6 +44,19 @@ func (bashTool) Call(ctx context.Context, r *ToolRun) (string, error) {
 		text += "\n[processes that outlived the command were ended]"
 	}
 	return text, nil
+}
+
+// Start is what a call of run_bash or bg_task_run starts, and its script: what its
+// arguments say, which were decided. The words of Argv start without a shell only
+// while the arguments say exactly them; a hook may have made it another command.
+func (c ToolCall) Start() (argv []string, script string, err error) {
+	if script, err = oneText(c.Args, "command", "cmd", "script"); err != nil {
+		return nil, "", err
+	}
+	if len(c.Argv) > 0 && policy.ArgvText(c.Argv) == script {
+		return slices.Clone(c.Argv), script, nil
+	}
+	return BashArgv(script), script, nil
 }
 
 // BashArgv is how a script is started: without start files, since what a shell reads
@@ -78,15 +88,21 @@ func startsCommand(tool string) bool {
 // or its arguments, within what the policy and the defaults allow (requirement
 // 107).
 func (r *ToolRun) limitTime(l *policy.GrantLimits, ofPolicy policy.GrantLimits) error {
-	if r.Call.Attended {
-		return nil
-	}
-	asked := r.Call.Limits.Timeout
-	if asked == 0 && startsCommand(r.Call.Tool) {
+	asked, said := r.Call.Limits.Timeout, time.Duration(0)
+	if startsCommand(r.Call.Tool) {
 		var err error
-		if asked, err = askedTime(r.Call); err != nil {
+		if said, err = askedTime(r.Call); err != nil {
 			return err
 		}
+	}
+	if r.Call.Attended {
+		if said > 0 && (l.Timeout <= 0 || said < l.Timeout) { // by a hook: nobody who attends says it there
+			l.Timeout = said
+		}
+		return nil
+	}
+	if asked == 0 {
+		asked = said
 	}
 	wall, note := policy.CallTimeout(r.Call.Tool, asked, ofPolicy.Timeout)
 	if note != "" {

@@ -14,8 +14,9 @@ type ToolCall struct {
 	policy.Call
 	// Step numbers the calls of a session, from 1. Zero lets the session count.
 	Step int
-	// Argv is a command that is started without a shell. Call is then that of
-	// [policy.ArgvCall]; empty means what the tool makes of the arguments.
+	// Argv is a command that is started without a shell, if the arguments say the
+	// same when they are decided: Call is that of [policy.ArgvCall]. Empty means what
+	// the tool makes of the arguments.
 	Argv []string
 	IO   CallIO
 	// Loop is the agent that makes the call, if one does, and Use the id of the call

@@ -104,7 +104,7 @@ func (r *run) person(ctx context.Context, why Reason, classifier <-chan classifi
 	}
 	work, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	q := Question{Call: r.facts.call, Mode: r.when.mode, Reason: why, Explain: r.explain(), Suggest: r.suggest()}
+	q := Question{Call: r.facts.call.copy(), Mode: r.when.mode, Reason: why, Explain: r.explain(), Suggest: r.suggest()}
 	answers := make(chan answered, len(askers))
 	for _, a := range askers {
 		go func() { answers <- askOne(work, a, q) }()

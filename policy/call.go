@@ -27,6 +27,51 @@ type Call struct {
 // Args are the decoded arguments of a call: the value forms of encoding/json.
 type Args map[string]any
 
+// Clone copies arguments with all that is in them, so that who holds one copy
+// cannot change what was judged by the other.
+func (a Args) Clone() Args {
+	if a == nil {
+		return nil
+	}
+	return cloneValue(map[string]any(a)).(map[string]any)
+}
+
+// copy is c with arguments of its own.
+func (c Call) copy() Call {
+	c.Args = c.Args.Clone()
+	return c
+}
+
+// plainArgs writes arguments of a program's hook in the value forms of
+// encoding/json: rules see no other.
+func plainArgs(a Args) (Args, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments that it gives are no JSON: %w", err)
+	}
+	return DecodeArgs(text)
+}
+
+func cloneValue(v any) any {
+	switch v := v.(type) {
+	case Args:
+		return cloneValue(map[string]any(v))
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, x := range v {
+			out[k] = cloneValue(x)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = cloneValue(x)
+		}
+		return out
+	}
+	return v
+}
+
 // maxArgsDepth bounds the nesting of arguments. A tool call nests a few levels.
 const maxArgsDepth = 64
 
@@ -113,12 +158,16 @@ func BashCall(script, cwd string) Call {
 
 // ArgvCall is a call of run_bash with one command that is started without a
 // shell; every character of argv is taken literally.
-func ArgvCall(argv []string, cwd string) Call {
+func ArgvCall(argv []string, cwd string) Call { return BashCall(ArgvText(argv), cwd) }
+
+// ArgvText is argv as a script, each word quoted. Two commands have the same text
+// only when they have the same words.
+func ArgvText(argv []string) string {
 	words := make([]string, len(argv))
 	for i, a := range argv {
 		words[i] = QuoteWord(a)
 	}
-	return BashCall(strings.Join(words, " "), cwd)
+	return strings.Join(words, " ")
 }
 
 // QuoteWord writes s so that Bash reads it back as one literal word.

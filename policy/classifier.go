@@ -247,7 +247,7 @@ func (r *run) classifierInput() ClassifierInput {
 	}
 	in.Text = jsonText(f.call.Args)
 	if summary := r.e.cfg.Summaries[f.canonical]; summary != nil {
-		if short, ok := safeSummary(summary, f.call.Args); ok {
+		if short, ok := safeSummary(summary, f.call.Args.Clone()); ok {
 			in.Text = short
 		}
 	}

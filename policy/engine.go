@@ -137,7 +137,7 @@ func (r *run) hooks(ctx context.Context) (blocked bool) {
 	defer func() { r.trace.note(strings.Join(said, "; ")) }()
 	for _, h := range r.e.cfg.Hooks {
 		start := r.e.now()
-		res, err := h.PreToolUse(ctx, r.facts.call)
+		res, err := h.PreToolUse(ctx, r.facts.call.copy())
 		if err == nil && res.Skipped {
 			continue
 		}
@@ -152,6 +152,9 @@ func (r *run) hooks(ctx context.Context) (blocked bool) {
 
 // hookSaid applies the answer of one hook and says in a word what it was.
 func (r *run) hookSaid(h Hook, res HookResult, err error) (what string, blocked bool) {
+	if err == nil && res.Args != nil {
+		res.Args, err = plainArgs(res.Args)
+	}
 	if err != nil && h.ContinueOnFailure() {
 		return "failed: " + err.Error(), false
 	}
@@ -225,7 +228,7 @@ func (r *run) toolRules() {
 		return
 	}
 	defer r.trace.begin(StageTool)()
-	if v, text := rule(r.facts.call.Args); v != Allow {
+	if v, text := rule(r.facts.call.Args.Clone()); v != Allow {
 		why := SafetyReason{Check: "tool", Text: text}
 		r.trace.say(Ask, why)
 		r.raise(why)

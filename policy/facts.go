@@ -47,8 +47,10 @@ type textArg struct {
 	command     bool // analysed as a script too
 }
 
-// gather reads the arguments of a call. What no rule is about is not gathered.
+// gather reads the arguments of a call, of which it takes its own copy. What no
+// rule is about is not gathered.
 func (e *Engine) gather(c Call, rules *RuleSet) *facts {
+	c.Args = c.Args.Clone()
 	f := &facts{call: c, canonical: CanonicalTool(c.Tool), dir: c.Cwd}
 	if f.dir == "" {
 		f.dir = e.cfg.Workspace

@@ -50,7 +50,7 @@ func (taskRunTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error)
 
 // startTask starts the script of a call in the background and says so.
 func startTask(r *agentloop.ToolRun) (string, error) {
-	script, err := need(r.Call.Args, scriptFields...)
+	argv, script, err := r.Call.Start()
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +62,7 @@ func startTask(r *agentloop.ToolRun) (string, error) {
 	if a := r.Agent(); a != nil {
 		o.Ended = func(t *agentloop.Task) { a.Inject(agentloop.OriginBackground, t.State().ID, endOfTask(t)) }
 	}
-	t, err := r.Background(agentloop.Command{Argv: agentloop.BashArgv(script)}, o)
+	t, err := r.Background(agentloop.Command{Argv: argv}, o)
 	if err != nil {
 		return "", err
 	}

@@ -205,6 +205,7 @@ type decidedData struct {
 	Verdict string          `json:"verdict"`
 	Reason  reasonData      `json:"reason"`
 	Args    json.RawMessage `json:"args"`
+	Changed bool            `json:"changed"`
 }
 
 // reasonData is a reason as policy.ReasonJSON writes it.
@@ -241,8 +242,14 @@ func (v *turnView) decided(e agentloop.Event) {
 		v.byAudit[d.Call] = c
 	}
 	c.decided = true
+	if d.Changed {
+		c.args = argsLine(d.Tool, d.Args)
+	}
 	v.unanswered = d.Verdict == policy.Deny.String() && (d.Reason.Type == "headless" || d.Reason.Type == "timeout")
 	verdict, colour := d.Verdict, green
+	if d.Changed {
+		verdict += ", changed by a hook"
+	}
 	if d.Verdict != policy.Allow.String() {
 		colour = red
 	}

@@ -235,7 +235,10 @@ func (j *job) notRun(r api.Result) error {
 	if err := j.answer(r); err != nil {
 		return err
 	}
-	what := strings.Join(j.o.argv, " ")
+	what := strings.Join(r.Argv, " ")
+	if what != strings.Join(j.o.argv, " ") && !j.o.quiet {
+		j.explain(r.Plain(), r.Warnings) // a hook made it another command
+	}
 	if r.Outcome == exec.Refused {
 		by := strings.TrimPrefix(r.Error.Message, "denied: "+strings.Join(r.Argv, " ")+": ")
 		return describe(&refusal{what: what, by: by, toAllow: r.Error.Hint})

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sandboxd/agentloop"
@@ -101,16 +102,30 @@ func (s *Server) run(ctx context.Context, c *call) Result {
 	return out
 }
 
+// started is the command of a result: what was asked for, unless a hook made it
+// another one. A call of a tool has none.
+func (c *call) started(decided policy.Args) []string {
+	if c.q.Tool != "" {
+		return nil
+	}
+	t := c.tool
+	if decided != nil {
+		t.Args = decided
+	}
+	argv, script, err := t.Start()
+	if err != nil || len(t.Argv) == 0 || !slices.Equal(argv, t.Argv) {
+		return []string{script}
+	}
+	return argv
+}
+
 // result turns what the dispatcher says into the object for the client.
 func (c *call) result(res agentloop.ToolResult) Result {
 	var run exec.Result
 	if res.Exec != nil {
 		run = *res.Exec
 	}
-	argv := Strings(c.q.Argv)
-	if argv == nil && c.q.Script != "" {
-		argv = []string{string(c.q.Script)}
-	}
+	argv := c.started(res.Decision.Args)
 	var problem *ErrorObject
 	switch {
 	case res.Decision.Verdict != policy.Allow:
