@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,15 +166,27 @@ func TestModeSwitchHoldsForAQueuedCall(t *testing.T) {
 	}
 }
 
-// Who starts a command without a limit gets none, also in a session; a model's call is
-// held to the policy's, or to 60 s.
+// Whoever starts a command is held to the policy's limit, in a session and as a job too,
+// unless a flag says another; without one in the policy there is none, also above the 60 s
+// and 120 s of a model's call.
 func TestLimitsOfTimeByWhoCalls(t *testing.T) {
 	d := startDaemon(t, os.Getuid())
 	policy := d.file(d.Home+"/short.toml", "[limits]\ntimeout = \"1s\"\n")
 	d.must(os.Chmod(policy, 0o600))
 	session := d.newSession(map[string]any{"policy": []string{policy}, "mode": "bypassPermissions"})
-	if r := d.sbxTo(d, "exec", "--quiet", "--session", session, "--", "sleep", "1.6"); r.Code != 0 {
-		t.Errorf("sbx exec without a limit: %+v", r)
+	unlimited := d.newSession(map[string]any{"mode": "bypassPermissions"})
+	for in, want := range map[string]int{session: 124, unlimited: 0} {
+		if r := d.sbxTo(d, "exec", "--quiet", "--session", in, "--", "sleep", "1.6"); r.Code != want {
+			t.Errorf("sbx exec without a flag: %+v, want %d", r, want)
+		}
+	}
+	for _, text := range []string{"3s", "unlimited"} {
+		if r := d.sbxTo(d, "exec", "--quiet", "--session", session, "--timeout", text, "--", "sleep", "1.6"); r.Code != 0 {
+			t.Errorf("a flag of %s outranks the policy: %+v", text, r)
+		}
+	}
+	if text, _ := d.request("POST", "/api/exec", d.execBody(map[string]any{"argv": nil, "script": "true", "attended": true})); !strings.Contains(text, "attended without argv") {
+		t.Errorf("a script that says a person waits: %s", text)
 	}
 	if r := d.sbxTo(d, "exec", "--quiet", "--session", session, "--timeout", "300ms", "--", "sleep", "1.6"); r.Code != 124 {
 		t.Errorf("sbx exec with a limit: %+v", r)
@@ -187,9 +198,11 @@ func TestLimitsOfTimeByWhoCalls(t *testing.T) {
 			t.Errorf("a tool call %v is not held to the policy: %s", args, text)
 		}
 	}
-	job := strings.TrimSpace(d.sbxTo(d, "exec", "--detach", "--session", session, "--", "sleep", "1.6").Stdout)
-	d.until("the job has ended", func() bool { text, _ := d.get("/api/jobs/" + job); return strings.Contains(text, `"state":"ended"`) })
-	if text, _ := d.get("/api/jobs/" + job); !strings.Contains(text, `"exit_code":`+strconv.Itoa(0)) {
-		t.Errorf("a job without a limit: %s", text)
+	for in, want := range map[string]string{session: `"outcome":"timeout"`, unlimited: `"exit_code":0`} {
+		job := strings.TrimSpace(d.sbxTo(d, "exec", "--detach", "--session", in, "--", "sleep", "1.6").Stdout)
+		d.until("the job has ended", func() bool { text, _ := d.get("/api/jobs/" + job); return strings.Contains(text, `"state":"ended"`) })
+		if text, _ := d.get("/api/jobs/" + job); !strings.Contains(text, want) {
+			t.Errorf("a job without a flag: %s, want %s", text, want)
+		}
 	}
 }

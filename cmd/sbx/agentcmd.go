@@ -102,7 +102,7 @@ func (p *program) agentOptions(c *cli.Context) (agentOptions, error) {
 	if err != nil {
 		return o, err
 	}
-	run, err := parseRun(onlyFlags{c, grantFlags}, []string{"agent"}, cwd)
+	run, err := p.readRun(c, func(f flagValues) flagValues { return onlyFlags{f, grantFlags} }, []string{"agent"}, cwd)
 	if err != nil {
 		return o, err
 	}

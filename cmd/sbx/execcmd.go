@@ -27,8 +27,8 @@ func execCommand(p *program) *cli.Command {
 			"sbx exec --mode plan --json -- grep -rn x .",
 			"tar c . | sbx exec -- tar t"),
 		Description: "Runs COMMAND as sbx run does, through the daemon: the whole policy decides, questions\n" +
-			"are asked, and what happened is in the audit log. Flags and exit codes are those of\n" +
-			"sbx run. Input is read ahead once the command runs: use </dev/null where the rest of\n" +
+			"are asked, and what happened is in the audit log. Flags, their variables and exit codes\n" +
+			"are those of sbx run. Input is read ahead once the command runs: use </dev/null where the rest of\n" +
 			"a script's input is not for it.",
 		ArgsUsage: "COMMAND [ARG...]",
 		Flags:     execFlags(),
@@ -54,7 +54,7 @@ func (p *program) execArgv(ctx context.Context, flags flagValues, argv []string)
 	if err != nil {
 		return err
 	}
-	o, err := parseRun(withoutFlags{flags, []string{"detach", "mode"}}, argv, cwd)
+	o, err := p.readRun(flags, func(f flagValues) flagValues { return withoutFlags{f, []string{"detach", "mode"}} }, argv, cwd)
 	if err != nil {
 		return err
 	}
@@ -92,21 +92,18 @@ func (f withoutFlags) IsSet(name string) bool {
 	return !slices.Contains(f.names, name) && f.flagValues.IsSet(name)
 }
 
-// execRequest is what the flags ask for, on the wire. Without --timeout there is no
-// limit, as for sbx run; that of a managed policy holds anyhow.
+// execRequest is what the flags ask for, on the wire. Without --timeout the limit is
+// the policy's, and none where it says nothing, as for sbx run.
 func (p *program) execRequest(o runOptions, cwd string) api.ExecRequest {
 	q := api.ExecRequest{
 		Argv: api.Texts(o.argv), Cwd: api.Text(cwd), Env: api.Texts(p.environ), Grant: api.NewGrant(o.grant),
-		Policy: api.Texts(fromHere(cwd, o.policyFiles)), Profile: api.Text(o.profile), BestEffort: o.bestEffort, Capture: o.json,
+		Policy: api.Texts(fromHere(cwd, o.policyFiles)), Profile: api.Text(o.profile), BestEffort: o.bestEffort, Capture: o.json, Attended: true,
 	}
 	switch o.tier {
 	case exec.TierBase:
 		q.Tier = "base"
 	case exec.TierFull:
 		q.Tier = "full"
-	}
-	if q.Grant.Limits.TimeoutMS == 0 {
-		q.Grant.Limits.TimeoutMS = exec.Unlimited
 	}
 	if o.json && o.outputBytes != 0 {
 		q.Grant.Limits.OutputBytes = int(o.outputBytes)

@@ -45,13 +45,7 @@ func (p *program) runArgv(ctx context.Context, flags flagValues, argv []string) 
 	if err != nil {
 		return err
 	}
-	if flags, err = withVariables(flags, p.environ); err != nil {
-		return err
-	}
-	o, err := parseRun(flags, argv, cwd)
-	if v, ok := flags.(variables); ok && err != nil {
-		err = v.blame(err)
-	}
+	o, err := p.readRun(flags, nil, argv, cwd)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 
 const variablePrefix = "SANDBOXD_"
 
-// variableFlags are the flags of sbx run that a variable of the caller can stand
-// for: SANDBOXD_FILE_SIZE for --file-size. Flags that name paths, sockets or
+// variableFlags are the flags of sbx run, and of each command that takes them, that a
+// variable of the caller can stand for: SANDBOXD_FILE_SIZE for --file-size. Flags that name paths, sockets or
 // variables are not among them: what a single run is granted stands in its
 // command line or in a policy.
 var variableFlags = []struct {
@@ -23,6 +23,24 @@ var variableFlags = []struct {
 // variableOf is the name of the variable that stands for a flag.
 func variableOf(flag string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// readRun is parseRun with the variables of the caller. narrow hides the flags that a
+// command does not have, and their variables; nil hides none.
+func (p *program) readRun(flags flagValues, narrow func(flagValues) flagValues, argv []string, cwd string) (runOptions, error) {
+	flags, err := withVariables(flags, p.environ)
+	if err != nil {
+		return runOptions{}, err
+	}
+	v, varied := flags.(variables)
+	if narrow != nil {
+		flags = narrow(flags)
+	}
+	o, err := parseRun(flags, argv, cwd)
+	if varied && err != nil {
+		err = v.blame(err)
+	}
+	return o, err
 }
 
 // withVariables answers from flags, and from variables for what was not given

@@ -70,7 +70,7 @@ func (q *ExecRequest) toolCall() (agentloop.ToolCall, error) {
 		t.Argv = Strings(q.Argv)
 		// Whoever starts a command and says how long it may take, or that it may take
 		// any time, is no model's call that has to be clamped.
-		t.Attended = q.Grant.Limits.TimeoutMS != 0
+		t.Attended = q.Attended || q.Grant.Limits.TimeoutMS != 0
 		t.Call = policy.ArgvCall(t.Argv, string(q.Cwd))
 	case q.Script != "":
 		t.Call = policy.BashCall(string(q.Script), string(q.Cwd))

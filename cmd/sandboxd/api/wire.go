@@ -41,6 +41,10 @@ type ExecRequest struct {
 	Terminal *Size `json:"terminal,omitempty"`
 	// Answers: whoever is at the stream can answer questions about this call.
 	Answers bool `json:"answers,omitempty"`
+	// Attended: a person waits for the command of Argv, which takes as long as the
+	// policy and Grant let it, and any time where neither says. Without it, and without
+	// a time in Grant, the call is a model's: 60 s where the policy says nothing.
+	Attended bool `json:"attended,omitempty"`
 	// Detach makes a job of it, with no input.
 	Detach bool `json:"detach,omitempty"`
 }
@@ -154,6 +158,8 @@ func (q *ExecRequest) check() error {
 		return fault(CodeBadRequest, "", "give one of argv, script and tool")
 	case len(q.Argv) > 0 && q.Argv[0] == "":
 		return fault(CodeBadRequest, "", "the command is an empty word")
+	case q.Attended && len(q.Argv) == 0:
+		return fault(CodeBadRequest, "a script or a tool is a model's call, held to a time", "attended without argv")
 	case len(q.Args) > 0 && q.Tool == "":
 		return fault(CodeBadRequest, "", "args without tool")
 	case !filepath.IsAbs(string(q.Cwd)):
