@@ -51,7 +51,7 @@ func (s *Session) AgentDefs(ctx context.Context) ([]AgentDef, []error) {
 			defs, errs := agentDefsIn(root, dir, checkout, trusts)
 			found, problems = append(found, defs...), append(problems, errs...)
 		}
-		for _, dir := range userAgentDirs(s.peer.Caller) {
+		for _, dir := range userAgentDirs(s.caller()) {
 			read(dir, ".", false)
 		}
 		if s.workspace != "" {

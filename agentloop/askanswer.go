@@ -188,7 +188,7 @@ func (q *AskQueue) remove(w *question, stored StoredAnswer, said policy.Answer) 
 		q.order = q.order[1:]
 	}
 	if w.gone && stored.By != "timeout" && stored.By != "cancelled" {
-		q.keepAnswer(w.shown.Digest, said)
+		q.keepAnswer(w.shown.Session, w.shown.Digest, said)
 	}
 	q.mu.Unlock()
 	how := stored.Verdict

@@ -126,6 +126,7 @@ func (a answerer) answers(s *Session) bool {
 
 // keptAnswer waits for the repetition of a call.
 type keptAnswer struct {
+	session string
 	answer  policy.Answer
 	expires time.Time
 }

@@ -26,11 +26,30 @@ func digestOf(s *Session, c policy.Call) string {
 
 // keepAnswer remembers the answer to a question whose call is to come again. q.mu
 // is held.
-func (q *AskQueue) keepAnswer(digest string, a policy.Answer) {
+func (q *AskQueue) keepAnswer(session, digest string, a policy.Answer) {
 	if digest == "" || a.Always {
 		return // the rule answers the repetition
 	}
-	q.kept[digest] = keptAnswer{answer: a, expires: q.o.Now().Add(q.o.Timeout)}
+	q.kept[digest] = keptAnswer{session: session, answer: a, expires: q.o.Now().Add(q.o.Timeout)}
+}
+
+// Awaits reports whether a question of a session waits for its answer, or an answer
+// for the repetition of its call.
+func (q *AskQueue) Awaits(session string) bool {
+	q.expireOld()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.pending {
+		if w.shown.Session == session {
+			return true
+		}
+	}
+	for _, k := range q.kept {
+		if k.session == session {
+			return true
+		}
+	}
+	return false
 }
 
 // takeKept returns such an answer, once.

@@ -58,7 +58,7 @@ func (s *Session) startChild(r childRequest) (*Session, error) {
 	}
 	lead := s.lead()
 	name := fmt.Sprintf("%s-%d", r.kind, lead.spawned.Add(1))
-	c := newSession(s.id+"/"+name, s.peer, s.request, s.parts)
+	c := newSession(s.id+"/"+name, s.Peer(), s.asked(), s.parts)
 	c.parts.changed, c.parts.reload = nil, nil // as its parent's
 	c.events.silent = true
 	c.secrets, c.kept, c.workspace = s.secrets, s.kept, s.workspace

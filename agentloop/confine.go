@@ -33,7 +33,7 @@ func (d *Dispatcher) confine(r *ToolRun, c Command) (*confined, error) {
 func (d *Dispatcher) build(p *confined, r *ToolRun, c Command) error {
 	s := r.Session
 	p.report.Cleanup = func() error { return nil }
-	caller := s.peer.Caller
+	caller := s.caller()
 	g, gaps, err := s.grantFor(r)
 	p.grant = g
 	if err != nil {

@@ -101,7 +101,7 @@ func (r *ToolRun) ResultPage(id string, offset int64, limit int) (ResultPage, er
 	if limit <= 0 || limit > max {
 		limit = max
 	}
-	return r.d.o.Results.Page(r.Session.peer.Caller, id, offset, limit)
+	return r.d.o.Results.Page(r.Session.caller(), id, offset, limit)
 }
 
 // pageHeader is room for what is said about a page, in characters.

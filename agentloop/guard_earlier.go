@@ -18,7 +18,7 @@ import (
 func (d *Dispatcher) stateDir(s *Session) string {
 	uid := s.peer.Caller.UID
 	if uid == unix.Geteuid() {
-		return s.peer.Caller.StateDir
+		return s.caller().StateDir
 	}
 	if d.o.StateDir == "" {
 		return ""

@@ -27,6 +27,9 @@ type SessionRequest struct {
 	Keys  map[string]string
 	// Attached says that the session ends with its client; it is kept, and shown.
 	Attached bool
+	// Key marks the session of calls that name none: after a restart it is found by
+	// it again. It holds no secret.
+	Key string
 }
 
 // PolicyInForce is a policy as it was read.

@@ -192,7 +192,18 @@ func (st SessionState) withoutSecrets(red *Redactor) SessionState {
 	for i := range st.Rules {
 		st.Rules[i].Reason = red.Mask(st.Rules[i].Reason)
 	}
+	if st.Incomplete { // nothing finds it again
+		st.Key = ""
+	}
 	return st
+}
+
+// WithoutSecrets is r without the variables that show that they hold secrets: the same
+// for requests that differ in these alone.
+func (r SessionRequest) WithoutSecrets() SessionRequest {
+	red := NewRedactor(r.Environ)
+	r.Environ, r.Grant.EnvSet = cleanEnviron(red, r.Environ), cleanEnviron(red, r.Grant.EnvSet)
+	return r
 }
 
 // cleanEnviron leaves out variables that hold secrets, whatever their names are.

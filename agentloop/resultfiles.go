@@ -98,7 +98,7 @@ type ResultFile struct {
 // its command: a secret of a known form in them is masked wherever it occurs. The
 // oldest results of the user make room. Close must be called.
 func (r *ResultFiles) Create(s *Session, learn ...string) (*ResultFile, error) {
-	c := s.peer.Caller
+	c := s.caller()
 	if err := r.reserve(c.UID); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ type Session struct {
 
 	models           sessionModels
 	unsaved          int64 // counts the changes of what the Store keeps
+	partial          bool  // restored, without what of the request is not kept; see Resume
 	held, heldPolicy int64 // bytes, of what its user may hold
 
 	tasks   taskTable // in the background
@@ -103,7 +104,25 @@ func newSession(id string, peer Peer, r SessionRequest, parts sessionParts) *Ses
 func (s *Session) ID() string { return s.id }
 
 // Peer is who made the session; its calls run as that user.
-func (s *Session) Peer() Peer { return s.peer }
+func (s *Session) Peer() Peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peer
+}
+
+// Key is that of the request, see [SessionRequest]; it changes never.
+func (s *Session) Key() string { return s.request.Key }
+
+// caller is who its calls run as. Its environment and directories change once, by
+// [Sessions.Resume]; the other fields never do.
+func (s *Session) caller() Caller { return s.Peer().Caller }
+
+// asked is the request that the session was made with.
+func (s *Session) asked() SessionRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.request
+}
 
 // Events are what happens in the session. Nil for a [LocalSession].
 func (s *Session) Events() *Events { return s.events }
@@ -134,6 +153,7 @@ func (s *Session) State() SessionState {
 	c := s.peer.Caller
 	return SessionState{
 		ID: s.id, UID: c.UID, GID: c.GID, Groups: c.Groups, Created: s.created, Workspace: s.workspace, Mode: mode,
+		ModeByPolicy: s.mode == "" && s.request.Mode == "", Key: s.request.Key,
 		Policy: s.request.Policy, Profile: s.request.Profile, Environ: s.request.Environ, Rules: s.own,
 		Cwd: s.request.Cwd, Grant: s.request.Grant, Attached: s.request.Attached,
 	}.withoutSecrets(s.Kept())
@@ -141,7 +161,7 @@ func (s *Session) State() SessionState {
 
 // asUser calls f with the file access rights of the session's user.
 func (s *Session) asUser(f func()) error {
-	c := s.peer.Caller
+	c := &s.peer.Caller
 	return withUser(c.UID, c.GID, c.Groups, f)
 }
 
@@ -227,7 +247,7 @@ func (s *Session) ownHooks(p PolicyInForce) (*HookRegistry, error) {
 		return s.parts.hooks, nil
 	}
 	return s.parts.hooks.With(HookRegistryOptions{Specs: p.Hooks, Env: HookEnvironment{
-		Runner: s.parts.runner, Caller: s.peer.Caller, View: HostView{MountView: s.parts.host.MountView, Daemon: s.parts.ownDirs}, Grant: p.Grant, Managed: p.ManagedGrant,
+		Runner: s.parts.runner, Caller: s.caller(), View: HostView{MountView: s.parts.host.MountView, Daemon: s.parts.ownDirs}, Grant: p.Grant, Managed: p.ManagedGrant,
 		Workspace: s.workspace, Mode: s.Mode, Trusts: p.TrustsHook,
 	}})
 }

@@ -54,7 +54,7 @@ func (s *Session) ProviderEnv(name string) string {
 	if v, ok := s.keys.byName[name]; ok {
 		return v
 	}
-	return lookupEnv(s.peer.Caller.Environ, name)
+	return lookupEnv(s.caller().Environ, name)
 }
 
 // withholdKeys moves variables out of what runs and hooks of the session can get,

@@ -202,12 +202,12 @@ func (m *Sessions) start(ctx context.Context, id string, peer Peer, r SessionReq
 
 // load reads the policy and puts it in force.
 func (m *Sessions) load(ctx context.Context, s *Session) error {
-	r := s.request
+	r, peer := s.asked(), s.Peer()
 	r.Workspace = s.workspace
 	var p PolicyInForce
 	var loadErr, installErr error
 	err := s.asUser(func() {
-		if p, loadErr = m.o.Load(ctx, s.peer, r); loadErr == nil {
+		if p, loadErr = m.o.Load(ctx, peer, r); loadErr == nil {
 			loadErr = s.holdPolicy(p)
 		}
 		if loadErr == nil {
@@ -262,6 +262,11 @@ func (m *Sessions) List(peer Peer) []SessionState {
 		}
 	}
 	return out
+}
+
+// Keyed returns the sessions whose request had a key, oldest first.
+func (m *Sessions) Keyed() []*Session {
+	return slices.DeleteFunc(m.all(), func(s *Session) bool { return s.Key() == "" })
 }
 
 // Close ends a session: its calls are ended, its questions denied, and one

@@ -88,15 +88,53 @@ func (m *Sessions) restore(ctx context.Context, st SessionState) (*Session, erro
 		return nil, errors.New("a directory or a flag held a secret, which is not kept")
 	}
 	peer := Peer{Caller: CallerOf(st.UID, st.GID, st.Groups, st.Environ)}
-	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant, Attached: st.Attached}
+	r := SessionRequest{Workspace: st.Workspace, Cwd: st.Cwd, Mode: st.Mode, Policy: st.Policy, Profile: st.Profile, Environ: st.Environ, Grant: st.Grant, Attached: st.Attached, Key: st.Key}
+	if st.ModeByPolicy {
+		r.Mode = ""
+	}
 	if err := m.reserve(st.UID); err != nil {
 		return nil, err
 	}
 	s, err := m.start(ctx, st.ID, peer, r, &st)
 	if err != nil {
 		m.forget(st.UID, "")
+		return nil, err
 	}
-	return s, err
+	s.partial = true
+	return s, nil
+}
+
+// Resume gives a restored session back what is not kept, when its client sends it
+// again: variables that hold secrets, and directories that were found with them. peer
+// and r are those that the session was made with, as their Key says. A session that has
+// all is left as it is. The policy is read again: variables may choose its files.
+func (m *Sessions) Resume(ctx context.Context, s *Session, peer Peer, r SessionRequest) error {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if changed, err := s.complement(peer.Caller, r); err != nil || !changed {
+		return err
+	}
+	s.secrets.Learn(NewRedactor(r.Environ).values...)
+	s.look.at = time.Now()
+	_ = m.reload(context.WithoutCancel(ctx), s) // told by its event; what is in force stays
+	return nil
+}
+
+// complement puts into a restored session what [Sessions.Resume] says.
+func (s *Session) complement(c Caller, r SessionRequest) (changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.partial {
+		return false, nil
+	}
+	if err := s.hold(requestBytes(r) - requestBytes(s.request)); err != nil {
+		return false, err
+	}
+	s.partial = false
+	s.request.Environ, s.request.Grant = r.Environ, r.Grant
+	own := &s.peer.Caller
+	own.Environ, own.StateDir, own.CacheDir = r.Environ, c.StateDir, c.CacheDir
+	return true, nil
 }
 
 // Reasons why a session ends.

@@ -37,6 +37,10 @@ type SessionState struct {
 	Created   time.Time `json:"created"`
 	Workspace string    `json:"workspace"`
 	Mode      string    `json:"mode"`
+	// ModeByPolicy: nobody asked for the mode; a policy that says another one has it.
+	ModeByPolicy bool `json:"mode_by_policy,omitempty"`
+	// Key is that of the request, see [SessionRequest].
+	Key string `json:"key,omitempty"`
 	// Policy and Profile name files as the client gave them.
 	Policy  []string `json:"policy,omitempty"`
 	Profile string   `json:"profile,omitempty"`

@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,15 +24,24 @@ const (
 
 // execSessions gives calls that name no session one of their own: calls of one
 // user from one directory with one environment and the same flags share it, so
-// that the policy is not read for each. It is safe for concurrent use.
+// that the policy is not read for each. After a restart they share that of the
+// daemon before: its rules, and the answers that wait for their calls, are theirs. It
+// is safe for concurrent use.
 type execSessions struct {
 	sessions *agentloop.Sessions
+	asks     *agentloop.AskQueue
+	idle     time.Duration
 
 	mu    sync.Mutex
-	byKey map[[32]byte]*execSession
+	byKey map[requestKey]*execSession
+	// earlier are those of the daemon before that no call took yet, by the key that
+	// was kept. Requests that differed in secrets alone have the same one: the oldest
+	// comes first.
+	earlier map[string][]*execSession
 }
 
 type execSession struct {
+	key     requestKey
 	ready   chan struct{} // closed when session or err is set
 	session *agentloop.Session
 	err     error
@@ -39,8 +50,21 @@ type execSession struct {
 	timer   *time.Timer
 }
 
-func newExecSessions(m *agentloop.Sessions) *execSessions {
-	return &execSessions{sessions: m, byKey: map[[32]byte]*execSession{}}
+// requestKey is equal for equal requests of equal peers.
+type requestKey [sha256.Size]byte
+
+// newExecSessions takes over what was restored; each has its idle time from now on.
+func newExecSessions(m *agentloop.Sessions, asks *agentloop.AskQueue) *execSessions {
+	e := &execSessions{sessions: m, asks: asks, idle: idleSession, byKey: map[requestKey]*execSession{}, earlier: map[string][]*execSession{}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range m.Keyed() {
+		own := &execSession{ready: make(chan struct{}), session: s, peer: s.Peer()}
+		close(own.ready)
+		e.earlier[s.Key()] = append(e.earlier[s.Key()], own)
+		e.rest(own, e.idle)
+	}
+	return e
 }
 
 // sessionRequest is what decides which session a call gets.
@@ -64,11 +88,16 @@ func (e *execSessions) take(ctx context.Context, peer agentloop.Peer, q ExecRequ
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := sessionKey(peer, r)
+	key, err := keyOf(peer, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	own, made := e.enter(key, peer)
+	kept, err := keyOf(peer, r.WithoutSecrets())
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Key = hex.EncodeToString(kept[:])
+	own, made := e.enter(key, r.Key, peer)
 	if made {
 		own.session, own.err = e.sessions.Create(ctx, peer, r)
 		close(own.ready)
@@ -76,99 +105,122 @@ func (e *execSessions) take(ctx context.Context, peer agentloop.Peer, q ExecRequ
 		select {
 		case <-own.ready:
 		case <-ctx.Done():
-			e.leave(key, own)
+			e.leave(own)
 			return nil, nil, ctx.Err()
 		}
 	}
 	if own.err == nil && !made {
 		// Somebody may have closed it by its id.
 		if _, err := e.sessions.Get(own.session.ID(), peer); err != nil {
-			e.forget(key, own)
+			e.forget(own)
 			return e.take(ctx, peer, q)
+		}
+		if err := e.sessions.Resume(ctx, own.session, peer, r); err != nil {
+			e.leave(own)
+			return nil, nil, err
 		}
 	}
 	if own.err != nil {
-		e.forget(key, own)
+		e.forget(own)
 		return nil, nil, own.err
 	}
-	return own.session, sync.OnceFunc(func() { e.leave(key, own) }), nil
+	return own.session, sync.OnceFunc(func() { e.leave(own) }), nil
 }
 
 // enter finds or adds an entry and counts its user; made says that the caller has
 // to fill it.
-func (e *execSessions) enter(key [32]byte, peer agentloop.Peer) (own *execSession, made bool) {
+func (e *execSessions) enter(key requestKey, kept string, peer agentloop.Peer) (own *execSession, made bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	own, ok := e.byKey[key]
-	if !ok {
-		own = &execSession{ready: make(chan struct{}), peer: peer}
-		e.byKey[key] = own
+	if list := e.earlier[kept]; !ok && len(list) > 0 {
+		own, ok = list[len(list)-1], true
+		e.drop(own)
 	}
+	if !ok {
+		own, made = &execSession{ready: make(chan struct{}), peer: peer}, true
+	}
+	own.key = key
+	e.byKey[key] = own
 	own.users++
 	if own.timer != nil {
 		own.timer.Stop()
 		own.timer = nil
 	}
-	return own, !ok
+	return own, made
 }
 
 // leave lets go of an entry. The last user starts its idle time.
-func (e *execSessions) leave(key [32]byte, own *execSession) {
+func (e *execSessions) leave(own *execSession) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if own.users--; own.users > 0 || e.byKey[key] != own {
+	if own.users--; own.users > 0 || e.byKey[own.key] != own {
 		return
 	}
-	idle := idleSession
-	if len(e.byKey) > maxIdleSessions {
+	idle := e.idle
+	if len(e.byKey)+len(e.earlier) > maxIdleSessions {
 		idle = 0
 	}
-	own.timer = time.AfterFunc(idle, func() { e.expire(key, own) })
+	e.rest(own, idle)
 }
 
-func (e *execSessions) expire(key [32]byte, own *execSession) {
-	e.mu.Lock()
-	gone := own.users == 0 && e.byKey[key] == own
-	if gone {
-		delete(e.byKey, key)
+// rest starts the idle time of an entry; e.mu is held.
+func (e *execSessions) rest(own *execSession, idle time.Duration) {
+	own.timer = time.AfterFunc(idle, func() { e.expire(own) })
+}
+
+// drop takes an entry out of those that are found, and reports whether it was there;
+// e.mu is held.
+func (e *execSessions) drop(own *execSession) bool {
+	if own.session != nil {
+		kept := own.session.Key()
+		list := e.earlier[kept]
+		if i := slices.Index(list, own); i >= 0 {
+			if list = slices.Delete(list, i, i+1); len(list) == 0 {
+				delete(e.earlier, kept)
+			} else {
+				e.earlier[kept] = list
+			}
+			return true
+		}
 	}
+	if e.byKey[own.key] == own {
+		delete(e.byKey, own.key)
+		return true
+	}
+	return false
+}
+
+// expire ends a session that nobody uses. One with a question of a call that died with
+// the daemon before, or with its answer, waits on: the repetition may come.
+func (e *execSessions) expire(own *execSession) {
+	waits := own.session != nil && e.asks.Awaits(own.session.ID())
+	e.mu.Lock()
+	if own.users > 0 {
+		e.mu.Unlock()
+		return
+	}
+	if waits {
+		e.rest(own, e.idle)
+		e.mu.Unlock()
+		return
+	}
+	gone := e.drop(own)
 	e.mu.Unlock()
 	if gone && own.session != nil {
 		_ = e.sessions.Close(context.Background(), own.session.ID(), own.peer, "idle")
 	}
 }
 
-func (e *execSessions) forget(key [32]byte, own *execSession) {
+func (e *execSessions) forget(own *execSession) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	own.users--
-	if e.byKey[key] == own {
-		delete(e.byKey, key)
-	}
+	e.drop(own)
 }
 
-// closeAll ends the sessions that nobody uses, at the end of the daemon.
-func (e *execSessions) closeAll(ctx context.Context) {
-	e.mu.Lock()
-	all := e.byKey
-	e.byKey = map[[32]byte]*execSession{}
-	e.mu.Unlock()
-	for _, own := range all {
-		if own.timer != nil {
-			own.timer.Stop()
-		}
-		select {
-		case <-own.ready:
-			if own.session != nil {
-				_ = e.sessions.Close(ctx, own.session.ID(), own.peer, "the daemon stops")
-			}
-		default:
-		}
-	}
-}
-
-// sessionKey is equal for equal requests of equal peers.
-func sessionKey(peer agentloop.Peer, r agentloop.SessionRequest) (key [32]byte, err error) {
+// keyOf is equal for equal requests of equal peers.
+func keyOf(peer agentloop.Peer, r agentloop.SessionRequest) (requestKey, error) {
 	text, err := json.Marshal(struct {
 		UID, GID int
 		Groups   []int

@@ -106,7 +106,7 @@ func NewServer(o Options) (*Server, error) {
 	if s.jobs, err = openJobs(o.JobsDir, o.Log); err != nil {
 		return nil, err
 	}
-	s.execs, s.agents = newExecSessions(o.Sessions), newAgents(o)
+	s.execs, s.agents = newExecSessions(o.Sessions, o.Asks), newAgents(o)
 	s.attached = newAttached(o.Reattach, s.endGone)
 	s.awaitClients()
 	s.mux = s.routes()

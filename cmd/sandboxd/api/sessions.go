@@ -66,8 +66,10 @@ type Session struct {
 	agentloop.SessionState
 	// Environ hides the field of the state.
 	Environ *struct{} `json:"environ,omitempty"`
-	// Grant hides the field of the state: it is the client's own.
-	Grant *struct{} `json:"grant,omitempty"`
+	// Grant hides the field of the state: it is the client's own. So are the next two.
+	Grant        *struct{} `json:"grant,omitempty"`
+	Key          *struct{} `json:"key,omitempty"`
+	ModeByPolicy *struct{} `json:"mode_by_policy,omitempty"`
 	// Generation is that of the policy in force, Warnings say what it says in vain.
 	Generation int64    `json:"policy_generation"`
 	Warnings   []string `json:"warnings,omitempty"`
