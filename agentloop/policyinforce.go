@@ -28,7 +28,7 @@ type SessionRequest struct {
 	// Attached says that the session ends with its client; it is kept, and shown.
 	Attached bool
 	// Key marks the session of calls that name none: after a restart it is found by
-	// it again. It holds no secret.
+	// it again. It is kept, and must tell nothing of what is not.
 	Key string
 }
 

@@ -198,14 +198,6 @@ func (st SessionState) withoutSecrets(red *Redactor) SessionState {
 	return st
 }
 
-// WithoutSecrets is r without the variables that show that they hold secrets: the same
-// for requests that differ in these alone.
-func (r SessionRequest) WithoutSecrets() SessionRequest {
-	red := NewRedactor(r.Environ)
-	r.Environ, r.Grant.EnvSet = cleanEnviron(red, r.Environ), cleanEnviron(red, r.Grant.EnvSet)
-	return r
-}
-
 // cleanEnviron leaves out variables that hold secrets, whatever their names are.
 func cleanEnviron(red *Redactor, environ []string) []string {
 	return slices.DeleteFunc(MaskEnviron(environ), func(entry string) bool { return red.Mask(entry) != entry })

@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -33,7 +31,8 @@ func makeStateDir(dir string) error {
 // minToken is the shortest token that is accepted: 128 bits in hexadecimal.
 const minToken = 26
 
-// readToken reads the token for TCP, and makes one where there is none.
+// readToken reads the token for TCP or another secret of ours, and makes one where
+// there is none.
 func readToken(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -49,23 +48,24 @@ func readToken(path string) (string, error) {
 		return "", err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
-		return "", misuse("chmod 600 "+path, "the token file %s is not a file of ours alone (uid %d, mode %04o)", path, st.Uid, st.Mode&0o7777)
+		return "", misuse("chmod 600 "+path, "the file %s is not a file of ours alone (uid %d, mode %04o)", path, st.Uid, st.Mode&0o7777)
 	}
 	text := make([]byte, 4096)
 	n, _ := f.Read(text)
 	token := strings.TrimSpace(string(text[:n]))
 	if len(token) < minToken {
-		return "", misuse("remove it, and one is made", "the token in %s is shorter than %d characters", path, minToken)
+		return "", misuse("remove it, and one is made", "what is in %s is shorter than %d characters", path, minToken)
 	}
 	return token, nil
 }
 
+// makeToken makes the file as a whole: one that was cut off by a kill would keep each
+// later daemon from starting.
 func makeToken(path string) (string, error) {
 	token := rand.Text()
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	part := path + ".new"
+	if err := os.WriteFile(part, []byte(token+"\n"), 0o600); err != nil {
 		return "", err
 	}
-	_, err = fmt.Fprintln(f, token)
-	return token, errors.Join(err, f.Close())
+	return token, os.Rename(part, path)
 }

@@ -59,7 +59,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer, 
 		Version:         buildVersion(),
 		HideHelpCommand: true, Writer: stdout, ErrWriter: stderr,
 		ExitErrHandler: func(*cli.Context, error) {},
-		Flags:          flags(),
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return misuse("sandboxd --help lists the flags", "%v", err)
+		},
+		Flags: flags(),
 		Action: func(c *cli.Context) error {
 			o, err := readOptions(c, environ)
 			if err != nil {

@@ -32,7 +32,9 @@ type options struct {
 	// gone is how long a client may take no output of its call.
 	gone time.Duration
 	// ask is how long a question waits.
-	ask       time.Duration
+	ask time.Duration
+	// session is how long the session of calls that name none is kept after the last.
+	session   time.Duration
 	logLevel  slog.Level
 	logJSON   bool
 	retention time.Duration
@@ -63,11 +65,12 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "idle-exit", Usage: "end when nobody was connected for `TIME`, and nothing ran", DefaultText: "never"},
 		&cli.DurationFlag{Name: "client-timeout", Value: api.DefaultGone, Usage: "end the call of a client that takes none of its output for `TIME`"},
 		&cli.DurationFlag{Name: "ask-timeout", Usage: "a question waits for `TIME`", DefaultText: "120s"},
+		&cli.DurationFlag{Name: "session-timeout", Value: api.DefaultSessionIdle, Usage: "keep the session of calls that name none for `TIME` after the last of them"},
 		&cli.IntFlag{Name: "max-running", Value: defaultRunning, Usage: "run at most `N` calls at once"},
 		&cli.IntFlag{Name: "max-running-per-uid", Value: defaultRunningPerUID, Usage: "run at most `N` calls of one user at once"},
 		&cli.IntFlag{Name: "max-queued", Value: defaultQueued, Usage: "let at most `N` calls wait"},
-		&cli.DurationFlag{Name: "audit-age", Usage: "remove rows of the audit log older than `TIME` (default: keep all)"},
-		&cli.BoolFlag{Name: "append-only", Usage: "make the anchors of the audit log append-only, as chattr +a does (default: for root in /var/lib/sandboxd)"},
+		&cli.DurationFlag{Name: "audit-age", Usage: "remove rows of the audit log older than `TIME`", DefaultText: "keep all"},
+		&cli.BoolFlag{Name: "append-only", Usage: "make the anchors of the audit log append-only, as chattr +a does", DefaultText: "for root in /var/lib/sandboxd"},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "`LEVEL`: debug, info, warn or error"},
 		&cli.BoolFlag{Name: "log-json", Usage: "log in JSON"},
 	}
@@ -75,12 +78,12 @@ func flags() []cli.Flag {
 
 func readOptions(c *cli.Context, environ []string) (options, error) {
 	o := options{environ: environ, socket: c.String("socket"), state: c.String("state"), listen: c.String("listen"),
-		token: c.String("token-file"), stop: c.Duration("stop-timeout"), idle: c.Duration("idle-exit"), gone: c.Duration("client-timeout"), ask: c.Duration("ask-timeout"), logJSON: c.Bool("log-json"),
+		token: c.String("token-file"), stop: c.Duration("stop-timeout"), idle: c.Duration("idle-exit"), gone: c.Duration("client-timeout"), ask: c.Duration("ask-timeout"), session: c.Duration("session-timeout"), logJSON: c.Bool("log-json"),
 		running: c.Int("max-running"), runningPerUID: c.Int("max-running-per-uid"), queued: c.Int("max-queued"), retention: c.Duration("audit-age")}
 	if c.Args().Present() {
 		return o, misuse("sandboxd --help lists the flags; sbx is the program for people", "unknown argument %q", c.Args().First())
 	}
-	if o.running < 1 || o.runningPerUID < 1 || o.queued < 0 || o.stop < 0 || o.idle < 0 || o.gone <= 0 || o.ask < 0 || o.retention < 0 {
+	if o.running < 1 || o.runningPerUID < 1 || o.queued < 0 || o.stop < 0 || o.idle < 0 || o.gone <= 0 || o.ask < 0 || o.session <= 0 || o.retention < 0 {
 		return o, misuse("", "bounds and times are above zero")
 	}
 	if err := o.logLevel.UnmarshalText([]byte(c.String("log-level"))); err != nil {

@@ -257,9 +257,13 @@ func (d *parts) build(ctx context.Context) error {
 			return err
 		}
 	}
+	secret, err := readToken(filepath.Join(d.o.state, "session-secret"))
+	if err != nil {
+		d.log.Warn("calls do not find their sessions again after a restart", "error", err)
+	}
 	d.server, err = api.NewServer(api.Options{
 		Dispatcher: d.dispatcher, Sessions: d.sessions, Asks: d.asks, Audit: d.reader, Agents: d.makeAgent, Conversations: d.talks, Metrics: metricsHandler(metrics),
-		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token, Gone: d.o.gone,
+		JobsDir: filepath.Join(d.o.state, "jobs"), AdminGID: d.o.admin, Build: buildVersion(), Token: token, Gone: d.o.gone, SessionIdle: d.o.session, SessionSecret: []byte(secret),
 		Reload: d.reload, Stop: d.stop, Log: d.log})
 	return err
 }

@@ -2,11 +2,12 @@ package api
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,13 +15,12 @@ import (
 	"sandboxd/policy"
 )
 
-// Bounds of the sessions that serve calls without one.
-const (
-	// idleSession is how long one is kept after its last call.
-	idleSession = 5 * time.Minute
-	// maxIdleSessions bounds those of all users that nobody uses right now.
-	maxIdleSessions = 256
-)
+// DefaultSessionIdle is how long a session that serves calls without one is kept after
+// its last call.
+const DefaultSessionIdle = 5 * time.Minute
+
+// maxIdleSessions bounds those of all users that nobody uses right now.
+const maxIdleSessions = 256
 
 // execSessions gives calls that name no session one of their own: calls of one
 // user from one directory with one environment and the same flags share it, so
@@ -32,12 +32,12 @@ type execSessions struct {
 	asks     *agentloop.AskQueue
 	idle     time.Duration
 
+	// secret makes keys tell nothing of the requests: they are kept on disk, and the
+	// environments are not as a whole.
+	secret []byte
+
 	mu    sync.Mutex
 	byKey map[requestKey]*execSession
-	// earlier are those of the daemon before that no call took yet, by the key that
-	// was kept. Requests that differed in secrets alone have the same one: the oldest
-	// comes first.
-	earlier map[string][]*execSession
 }
 
 type execSession struct {
@@ -54,14 +54,19 @@ type execSession struct {
 type requestKey [sha256.Size]byte
 
 // newExecSessions takes over what was restored; each has its idle time from now on.
-func newExecSessions(m *agentloop.Sessions, asks *agentloop.AskQueue) *execSessions {
-	e := &execSessions{sessions: m, asks: asks, idle: idleSession, byKey: map[requestKey]*execSession{}, earlier: map[string][]*execSession{}}
+func newExecSessions(o Options) *execSessions {
+	e := &execSessions{sessions: o.Sessions, asks: o.Asks, idle: o.SessionIdle, secret: o.SessionSecret, byKey: map[requestKey]*execSession{}}
+	if len(e.secret) == 0 {
+		e.secret = []byte(rand.Text())
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range m.Keyed() {
+	for _, s := range o.Sessions.Keyed() {
 		own := &execSession{ready: make(chan struct{}), session: s, peer: s.Peer()}
 		close(own.ready)
-		e.earlier[s.Key()] = append(e.earlier[s.Key()], own)
+		if _, err := hex.Decode(own.key[:], []byte(s.Key())); err == nil {
+			e.byKey[own.key] = own
+		}
 		e.rest(own, e.idle)
 	}
 	return e
@@ -88,16 +93,12 @@ func (e *execSessions) take(ctx context.Context, peer agentloop.Peer, q ExecRequ
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := keyOf(peer, r)
+	key, err := e.keyOf(peer, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	kept, err := keyOf(peer, r.WithoutSecrets())
-	if err != nil {
-		return nil, nil, err
-	}
-	r.Key = hex.EncodeToString(kept[:])
-	own, made := e.enter(key, r.Key, peer)
+	r.Key = hex.EncodeToString(key[:])
+	own, made := e.enter(key, peer)
 	if made {
 		own.session, own.err = e.sessions.Create(ctx, peer, r)
 		close(own.ready)
@@ -129,25 +130,20 @@ func (e *execSessions) take(ctx context.Context, peer agentloop.Peer, q ExecRequ
 
 // enter finds or adds an entry and counts its user; made says that the caller has
 // to fill it.
-func (e *execSessions) enter(key requestKey, kept string, peer agentloop.Peer) (own *execSession, made bool) {
+func (e *execSessions) enter(key requestKey, peer agentloop.Peer) (own *execSession, made bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	own, ok := e.byKey[key]
-	if list := e.earlier[kept]; !ok && len(list) > 0 {
-		own, ok = list[len(list)-1], true
-		e.drop(own)
-	}
 	if !ok {
-		own, made = &execSession{ready: make(chan struct{}), peer: peer}, true
+		own = &execSession{key: key, ready: make(chan struct{}), peer: peer}
+		e.byKey[key] = own
 	}
-	own.key = key
-	e.byKey[key] = own
 	own.users++
 	if own.timer != nil {
 		own.timer.Stop()
 		own.timer = nil
 	}
-	return own, made
+	return own, !ok
 }
 
 // leave lets go of an entry. The last user starts its idle time.
@@ -158,7 +154,7 @@ func (e *execSessions) leave(own *execSession) {
 		return
 	}
 	idle := e.idle
-	if len(e.byKey)+len(e.earlier) > maxIdleSessions {
+	if len(e.byKey) > maxIdleSessions {
 		idle = 0
 	}
 	e.rest(own, idle)
@@ -169,46 +165,28 @@ func (e *execSessions) rest(own *execSession, idle time.Duration) {
 	own.timer = time.AfterFunc(idle, func() { e.expire(own) })
 }
 
-// drop takes an entry out of those that are found, and reports whether it was there;
-// e.mu is held.
-func (e *execSessions) drop(own *execSession) bool {
-	if own.session != nil {
-		kept := own.session.Key()
-		list := e.earlier[kept]
-		if i := slices.Index(list, own); i >= 0 {
-			if list = slices.Delete(list, i, i+1); len(list) == 0 {
-				delete(e.earlier, kept)
-			} else {
-				e.earlier[kept] = list
-			}
-			return true
-		}
-	}
-	if e.byKey[own.key] == own {
-		delete(e.byKey, own.key)
-		return true
-	}
-	return false
-}
-
 // expire ends a session that nobody uses. One with a question of a call that died with
 // the daemon before, or with its answer, waits on: the repetition may come.
 func (e *execSessions) expire(own *execSession) {
 	waits := own.session != nil && e.asks.Awaits(own.session.ID())
 	e.mu.Lock()
-	if own.users > 0 {
-		e.mu.Unlock()
-		return
-	}
-	if waits {
+	gone := own.users == 0 && !waits
+	switch {
+	case gone:
+		e.drop(own)
+	case own.users == 0:
 		e.rest(own, e.idle)
-		e.mu.Unlock()
-		return
 	}
-	gone := e.drop(own)
 	e.mu.Unlock()
 	if gone && own.session != nil {
 		_ = e.sessions.Close(context.Background(), own.session.ID(), own.peer, "idle")
+	}
+}
+
+// drop makes an entry not found any more; e.mu is held.
+func (e *execSessions) drop(own *execSession) {
+	if e.byKey[own.key] == own {
+		delete(e.byKey, own.key)
 	}
 }
 
@@ -220,13 +198,15 @@ func (e *execSessions) forget(own *execSession) {
 }
 
 // keyOf is equal for equal requests of equal peers.
-func keyOf(peer agentloop.Peer, r agentloop.SessionRequest) (requestKey, error) {
+func (e *execSessions) keyOf(peer agentloop.Peer, r agentloop.SessionRequest) (key requestKey, err error) {
 	text, err := json.Marshal(struct {
 		UID, GID int
 		Groups   []int
 		Request  agentloop.SessionRequest
 	}{peer.Caller.UID, peer.Caller.GID, peer.Caller.Groups, rawRequest(r)})
-	return sha256.Sum256(text), err
+	sum := hmac.New(sha256.New, e.secret)
+	sum.Write(text)
+	return requestKey(sum.Sum(nil)), err
 }
 
 // rawRequest makes bytes that are no UTF-8 survive JSON, where two different ones

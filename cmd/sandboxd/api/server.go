@@ -50,6 +50,12 @@ type Options struct {
 	// Reattach is how long a session that ends with its client waits for it to come
 	// back. Zero: [DefaultReattach].
 	Reattach time.Duration
+	// SessionIdle is how long the session of calls that name none is kept after the last
+	// of them. Zero: [DefaultSessionIdle].
+	SessionIdle time.Duration
+	// SessionSecret lets these sessions be found again after a restart with the same
+	// one. Empty: they are not.
+	SessionSecret []byte
 	// Stop ends the daemon gracefully. Nil: the route refuses.
 	Stop func()
 	Log  *slog.Logger // nil: nothing is logged
@@ -94,6 +100,9 @@ func NewServer(o Options) (*Server, error) {
 	if o.Reattach == 0 {
 		o.Reattach = DefaultReattach
 	}
+	if o.SessionIdle == 0 {
+		o.SessionIdle = DefaultSessionIdle
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -106,7 +115,7 @@ func NewServer(o Options) (*Server, error) {
 	if s.jobs, err = openJobs(o.JobsDir, o.Log); err != nil {
 		return nil, err
 	}
-	s.execs, s.agents = newExecSessions(o.Sessions, o.Asks), newAgents(o)
+	s.execs, s.agents = newExecSessions(o), newAgents(o)
 	s.attached = newAttached(o.Reattach, s.endGone)
 	s.awaitClients()
 	s.mux = s.routes()
