@@ -11,6 +11,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +29,20 @@ type daemonRun struct {
 	uid                int // whose daemon it is
 	cmd                *osexec.Cmd
 	flags              []string
+	before             []string // a program that starts it, with its words
 }
 
 // startDaemon starts sandboxd as uid and waits until it serves. It is killed with
 // the test.
 func startDaemon(t *testing.T, uid int, flags ...string) *daemonRun {
+	t.Helper()
+	d := newDaemon(t, uid, flags...)
+	d.start()
+	return d
+}
+
+// newDaemon sets the stage for startDaemon.
+func newDaemon(t *testing.T, uid int, flags ...string) *daemonRun {
 	t.Helper()
 	s := newScene(t, uid, "full")
 	if _, err := daemonProgram(); err != nil {
@@ -44,7 +54,6 @@ func startDaemon(t *testing.T, uid int, flags ...string) *daemonRun {
 	d.own(dir + "/run")
 	d.must(os.Mkdir(d.state, 0o700))
 	d.own(d.state)
-	d.start()
 	return d
 }
 
@@ -54,7 +63,7 @@ func (d *daemonRun) start() {
 	out, err := os.OpenFile(d.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	d.must(err)
 	defer out.Close()
-	args := append([]string{d.program("sandboxd"), "--socket", d.socket, "--state", d.state}, d.flags...)
+	args := slices.Concat(d.before, []string{d.program("sandboxd"), "--socket", d.socket, "--state", d.state}, d.flags)
 	d.cmd = d.scene.command(args...)
 	d.cmd.Stdout, d.cmd.Stderr = out, out
 	d.must(d.cmd.Start())
