@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"sandboxd/policy"
+	"sandboxd/test/require"
 )
 
 // resident is the memory of this process in bytes, after what nobody needs was given
 // back.
 func resident(t *testing.T) int64 {
 	t.Helper()
+	require.OwnMemory(t)
 	runtime.GC()
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")

@@ -70,6 +70,14 @@ func NotHere(t testing.TB, why ...any) {
 	t.Skip(why...)
 }
 
+// OwnMemory ends a test that measures the memory of its own process under the race
+// detector, which takes several times as much for itself.
+func OwnMemory(t testing.TB) {
+	if raceDetector {
+		NotHere(t, "the race detector takes memory, too")
+	}
+}
+
 // Asked ends a test that runs only when somebody asks for it by a variable or by
 // leaving -short out.
 func Asked(t testing.TB, how ...any) {

@@ -49,8 +49,9 @@ func TestStreamsArriveWholeAndInOrder(t *testing.T) {
 	for _, kind := range []FrameType{FrameStdout, FrameStderr} {
 		data := make([]byte, 5*window+17) // several windows, so credit must flow
 		rand.Read(data)
-		want[kind], got[kind] = data, &bytes.Buffer{}
-		readers.Go(func() { client.inlets[kind].copyTo(got[kind]) })
+		into := &bytes.Buffer{}
+		want[kind], got[kind] = data, into
+		readers.Go(func() { client.inlets[kind].copyTo(into) })
 		writers.Go(func() {
 			for at := 0; at < len(data); {
 				n := min(70001, len(data)-at)

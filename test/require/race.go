@@ -1,0 +1,5 @@
+//go:build race
+
+package require
+
+const raceDetector = true
