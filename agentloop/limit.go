@@ -246,11 +246,16 @@ func (l *limits) spend(u Usage) {
 	l.spent(u)
 }
 
-func (l *limits) spent(u Usage) {
-	l.lastCost = l.budget.spend(u, l.price)
+func (l *limits) spent(u Usage) { l.lastCost = l.spendAside(u, l.price) }
+
+// spendAside counts what another model used on behalf of the agent, at that model's
+// price; the next request of the agent is not expected to cost as much.
+func (l *limits) spendAside(u Usage, price *Price) (cost float64) {
+	cost = l.budget.spend(u, price)
 	for at := l; at != nil; at = at.up {
-		at.tally.add(u, l.lastCost, l.price != nil)
+		at.tally.add(u, cost, price != nil)
 	}
+	return cost
 }
 
 // use looks at a call that the model asks for, in the order of the model. A text

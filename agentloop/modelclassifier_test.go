@@ -176,6 +176,29 @@ func TestWordsOfAClassifierAreKeptAsThoseOfAModel(t *testing.T) {
 	}
 }
 
+// A policy that is read again, or a session that gets its models again, is no way
+// around the person after three denials.
+func TestClassifierDenialsOutliveAReload(t *testing.T) {
+	w := newWorld(t, func(in *PolicyInForce) { in.Config.Mode = policy.ModeAuto })
+	no := words(`{"score":0.05,"reason":"no"}`)
+	m := &playedModel{steps: []modelStep{no, no, no, no}}
+	c := NewModelClassifier(ModelRole{Provider: m})
+	for range 3 {
+		if err := w.s.SetModels(c, nil); err != nil {
+			t.Fatal(err)
+		}
+		if res := w.bash("./deploy x"); res.Decision.Reason.Type() != "classifier" {
+			t.Fatalf("%v by %v", res.Decision.Verdict, res.Decision.Reason)
+		}
+		if err := w.m.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if res := w.bash("./deploy x"); len(m.asked()) != 3 || res.Decision.Reason.Type() != "headless" {
+		t.Errorf("asked %d times, then %v by %v", len(m.asked()), res.Decision.Verdict, res.Decision.Reason)
+	}
+}
+
 // withExplainer lets steps explain the questions of a world's session.
 func withExplainer(t *testing.T, steps ...modelStep) (*world, *playedModel) {
 	t.Helper()

@@ -220,6 +220,7 @@ func (s *Session) put(p PolicyInForce, tools map[string]Tool) error {
 		}
 		cfg.Rules = append(cfg.Rules, rule)
 	}
+	cfg.Follows = s.engine
 	var engine *policy.Engine
 	if !cfg.OnlyRules || len(cfg.Rules) > 0 || len(cfg.Hooks) > 0 {
 		var err error

@@ -184,14 +184,11 @@ func TestCommandHookThatIgnoresTermIsEnded(t *testing.T) {
 	at := time.Now()
 	l.s.Cancel("test")
 	got := <-end
-	if took := time.Since(at); took > cancelBound+hookEndTime || got.Reason != EndCancelled {
+	if took := time.Since(at); took > cancelBound || got.Reason != EndCancelled {
 		t.Errorf("%v, %+v", took, got)
 	}
 	l.paired()
 }
-
-// hookEndTime is what a loaded machine needs to end a tree of processes.
-const hookEndTime = 150 * time.Millisecond
 
 // TestEndOfATurnIsKnownEverywhere: the same reason in the result, in the last event,
 // in the conversation, in its head and in the audit log.

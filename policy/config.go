@@ -92,6 +92,9 @@ type Config struct {
 	// ClassifierPatience is how long a person is not bothered while the
 	// classifier works. Zero: 2 s.
 	ClassifierPatience time.Duration
+	// Follows is the engine in whose place the new one is put, as when files have
+	// changed: the classifier's denials in a row go on. Nil: none.
+	Follows *Engine
 	// Now is the clock. Nil: time.Now.
 	Now func() time.Time
 }
@@ -109,7 +112,7 @@ type Engine struct {
 	hosts   []hostPattern
 	danger  dangerTables
 	state   atomic.Pointer[state]
-	breaker breaker
+	breaker *breaker
 }
 
 // ErrModeRefused reports that mode bypassPermissions may not be used here.
@@ -118,7 +121,11 @@ var ErrModeRefused = errors.New("mode bypassPermissions refused")
 // NewEngine checks and compiles a configuration. Errors: [*RuleError],
 // [*ExampleError], [ErrModeRefused], or a text about the field at fault.
 func NewEngine(cfg Config) (*Engine, error) {
-	e := &Engine{cfg: cfg, now: cfg.Now}
+	e := &Engine{cfg: cfg, now: cfg.Now, breaker: &breaker{}}
+	if cfg.Follows != nil {
+		e.breaker = cfg.Follows.breaker // shared: calls of the old one may be on their way
+	}
+	e.cfg.Follows = nil
 	if e.now == nil {
 		e.now = time.Now
 	}

@@ -486,6 +486,30 @@ func TestThreeClassifierDenialsGoToThePerson(t *testing.T) {
 	}
 }
 
+// An engine that takes the place of another one goes on with its count; any other
+// begins anew.
+func TestClassifierDenialsAreCountedOverAReload(t *testing.T) {
+	_, cfg := place(t)
+	person := &asker{answer: Answer{Verdict: Deny}}
+	c := &scores{list: []float64{0}}
+	cfg.Mode, cfg.Classifier, cfg.Askers = ModeAuto, c, []Asker{person}
+	call := Call{Tool: "web_search", Args: Args{"query": "x"}}
+	e := engine(t, cfg)
+	for range 3 {
+		e.Decide(t.Context(), call)
+		next := cfg
+		next.Follows = e
+		e = engine(t, next)
+	}
+	if e.Decide(t.Context(), call); person.asked != 1 || c.asked != 3 {
+		t.Errorf("after three denials of three engines the person is asked %d times, the classifier %d", person.asked, c.asked)
+	}
+	engine(t, cfg).Decide(t.Context(), call)
+	if c.asked != 4 {
+		t.Error("an engine of its own has the denials of another")
+	}
+}
+
 func TestSlowClassifierRacesThePerson(t *testing.T) {
 	_, cfg := place(t)
 	cfg.Mode = ModeAuto

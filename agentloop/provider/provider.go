@@ -143,14 +143,30 @@ func New(cfg agentloop.AgentConfig, lookup func(string) string, o Options) (agen
 		}
 		cfg.Model = proto.model
 	}
-	if cfg.Limits.Cost > 0 {
-		if _, known := PriceOf(cfg, cfg.Model); !known {
-			return nil, cfg, &ConfigError{fmt.Sprintf("a budget in dollars needs a price, and none is known for %s at %s", cfg.Model, e.base.Host),
-				"set one in [agent.prices], or bound tokens, steps and time instead"}
-		}
+	if err := priced(cfg, e.base.Host); err != nil {
+		return nil, cfg, err
 	}
 	e.http = newClient(e.base, e.key, lookup, o)
 	return &client{api: proto.make(e), http: e.http, o: o, key: cfg.KeyEnv}, cfg, nil
+}
+
+// priced refuses a budget in dollars that would not see what some model costs: each
+// that may be asked needs a price of its own.
+func priced(cfg agentloop.AgentConfig, host string) error {
+	if cfg.Limits.Cost <= 0 {
+		return nil
+	}
+	models := []string{cfg.Model, cfg.Classifier}
+	if cfg.Explain {
+		models = append(models, cfg.Explainer)
+	}
+	for _, model := range models {
+		if _, known := PriceOf(cfg, model); !known && model != "" {
+			return &ConfigError{fmt.Sprintf("a budget in dollars needs a price, and none is known for %s at %s", model, host),
+				"set one in [agent.prices], or bound tokens, steps and time instead"}
+		}
+	}
+	return nil
 }
 
 func openScript(path string, o Options) (*Scripted, error) {
