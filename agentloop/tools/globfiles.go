@@ -61,7 +61,7 @@ func (t globTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	var out strings.Builder
 	here := r.Expand(".")
 	for _, f := range list {
-		out.WriteString(shortPath(f.Path, path.Clean(here)) + "\n")
+		out.WriteString(files.ShownName(shortPath(f.Path, path.Clean(here))) + "\n")
 	}
 	if out.Len() == 0 {
 		out.WriteString("[no file matches]\n")

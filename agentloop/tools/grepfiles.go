@@ -166,7 +166,7 @@ func splitGlobs(s string) []string {
 func formatFound(list []files.Found, mode, base string, numbered bool) string {
 	var out strings.Builder
 	for i, f := range list {
-		name := shortPath(f.Path, base)
+		name := files.ShownName(shortPath(f.Path, base))
 		switch mode {
 		case files.GrepNames:
 			fmt.Fprintf(&out, "%s\n", name)

@@ -41,7 +41,7 @@ func (t listTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	list, note := permitted(r, a.Found)
 	var out strings.Builder
 	for _, f := range list {
-		fmt.Fprintf(&out, "%s%s\n", path.Base(f.Path), f.Note)
+		fmt.Fprintf(&out, "%s%s\n", files.ShownName(path.Base(f.Path)), f.Note)
 	}
 	if out.Len() == 0 {
 		out.WriteString("[no names]\n")

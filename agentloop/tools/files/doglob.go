@@ -36,31 +36,32 @@ func handleGlob(q Request, a *Answer) error {
 	if q.Glob.Fold {
 		pattern = strings.ToLower(pattern)
 	}
-	if !doublestar.ValidatePattern(pattern) {
-		return fmt.Errorf("pattern %q: %w", q.Glob.Pattern, doublestar.ErrBadPattern)
+	if err := checkPattern(pattern); err != nil {
+		return err
 	}
 	f, err := p.openDir()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	w := newWalker(p, q.Glob.All)
-	w.visit = func(rel, _ string, _ int, _ os.FileMode) bool {
-		subject := rel
-		if q.Glob.Fold {
-			subject = strings.ToLower(rel)
-		}
-		if !doublestar.MatchUnvalidated(pattern, subject) {
+	return collect(a, maxSearchTime, func(add func(Found)) (string, error) {
+		w, n := newWalker(p, q.Glob.All), 0
+		w.visit = func(rel, _ string, _ int, _ os.FileMode) bool {
+			subject := rel
+			if q.Glob.Fold {
+				subject = strings.ToLower(rel)
+			}
+			if !doublestar.MatchUnvalidated(pattern, subject) {
+				return true
+			}
+			if n++; n > MaxGlobbed {
+				w.cut = fmt.Sprintf("more than %d files match", MaxGlobbed)
+				return false
+			}
+			add(Found{Path: path.Join(p.real, rel)})
 			return true
 		}
-		if len(a.Found) == MaxGlobbed {
-			w.cut = fmt.Sprintf("more than %d files match", MaxGlobbed)
-			return false
-		}
-		a.Found = append(a.Found, Found{Path: path.Join(p.real, rel)})
-		return true
-	}
-	w.walk(f)
-	a.Cut = w.cut
-	return nil
+		w.walk(f)
+		return w.cut, nil
+	})
 }

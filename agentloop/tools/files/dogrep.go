@@ -41,8 +41,8 @@ type GrepRequest struct {
 type search struct {
 	q       *GrepRequest
 	re      *regexp.Regexp
-	quick   bool // the whole content can be asked first
-	a       *Answer
+	quick   bool        // the whole content can be asked first
+	add     func(Found) // takes what is found
 	w       *walker
 	hits    int // files or lines so far
 	bytes   int
@@ -57,7 +57,7 @@ func handleGrep(q Request, a *Answer) error {
 	}
 	defer p.close()
 	a.Real = p.real
-	s := &search{q: q.Grep, a: a}
+	s := &search{q: q.Grep}
 	if err := s.compile(); err != nil {
 		return err
 	}
@@ -67,39 +67,42 @@ func handleGrep(q Request, a *Answer) error {
 			return err
 		}
 		defer f.Close()
-		s.w = &walker{}
-		s.file(int(f.Fd()), p.real)
-		s.finish()
-		return nil
+		return collect(a, maxSearchTime, func(add func(Found)) (string, error) {
+			s.w, s.add = &walker{}, add
+			s.file(int(f.Fd()), p.real)
+			return s.cut(), nil
+		})
 	}
 	f, err := p.openDir()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	s.w = newWalker(p, false)
-	s.w.visit = func(rel, name string, dir int, kind os.FileMode) bool {
-		if !kind.IsRegular() || !s.wanted(rel, name) {
-			return true
+	return collect(a, maxSearchTime, func(add func(Found)) (string, error) {
+		s.w, s.add = newWalker(p, false), add
+		s.w.visit = func(rel, name string, dir int, kind os.FileMode) bool {
+			if !kind.IsRegular() || !s.wanted(rel, name) {
+				return true
+			}
+			fd, err := openFD(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+			if err != nil {
+				return true // not to be read: as if it were not there
+			}
+			defer unix.Close(fd)
+			return s.file(fd, path.Join(p.real, rel))
 		}
-		fd, err := openFD(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-		if err != nil {
-			return true // not to be read: as if it were not there
-		}
-		defer unix.Close(fd)
-		return s.file(fd, path.Join(p.real, rel))
-	}
-	s.w.walk(f)
-	s.finish()
-	return nil
+		s.w.walk(f)
+		return s.cut(), nil
+	})
 }
 
-func (s *search) finish() {
-	s.a.Cut = s.w.cut
-	if s.skipped > 0 {
-		note := fmt.Sprintf("%d files larger than %d bytes were not searched", s.skipped, MaxWholeFile)
-		s.a.Cut = strings.TrimPrefix(s.a.Cut+"; "+note, "; ")
+// cut says what is left out.
+func (s *search) cut() string {
+	if s.skipped == 0 {
+		return s.w.cut
 	}
+	note := fmt.Sprintf("%d files larger than %d bytes were not searched", s.skipped, MaxWholeFile)
+	return strings.TrimPrefix(s.w.cut+"; "+note, "; ")
 }
 
 // compile checks expression and patterns.
@@ -118,8 +121,8 @@ func (s *search) compile() (err error) {
 	// knows where a text begins or ends.
 	s.quick = !strings.Contains(s.q.Pattern, `\A`) && !strings.Contains(s.q.Pattern, `\z`)
 	for _, g := range s.q.Globs {
-		if !doublestar.ValidatePattern(strings.TrimPrefix(g, "!")) {
-			return fmt.Errorf("glob %q: %w", g, doublestar.ErrBadPattern)
+		if err := checkPattern(strings.TrimPrefix(g, "!")); err != nil {
+			return fmt.Errorf("glob: %w", err)
 		}
 	}
 	return nil
@@ -214,7 +217,7 @@ func (s *search) file(fd int, real string) bool {
 		return true
 	}
 	if s.q.Mode != GrepContent {
-		return s.add(Found{Path: real, Count: len(hit)})
+		return s.addFile(Found{Path: real, Count: len(hit)})
 	}
 	return s.addLines(real, lines, hit)
 }
@@ -247,15 +250,15 @@ func (s *search) matches(content []byte, lines [][]byte) (hit []int) {
 	return hit
 }
 
-// add takes a file into the answer, within its bounds.
-func (s *search) add(f Found) bool {
+// addFile takes a file into the answer, within its bounds.
+func (s *search) addFile(f Found) bool {
 	if s.hits++; s.hits <= s.q.Offset {
 		return true
 	}
 	if s.full(len(f.Path)) {
 		return false
 	}
-	s.a.Found = append(s.a.Found, f)
+	s.add(f)
 	return true
 }
 
@@ -300,7 +303,7 @@ func (s *search) addLines(real string, lines [][]byte, hit []int) bool {
 		next = until + 1
 	}
 	if len(f.Lines) > 0 {
-		s.a.Found = append(s.a.Found, f)
+		s.add(f)
 	}
 	return more
 }

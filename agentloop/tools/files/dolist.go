@@ -37,12 +37,13 @@ func handleList(q Request, a *Answer) error {
 		return p.fail("list", err)
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	for _, e := range entries {
-		skip, err := matchesAny(q.List.Ignore, e.Name())
-		if err != nil {
+	for _, pattern := range q.List.Ignore {
+		if err := checkPattern(strings.TrimSuffix(pattern, "/")); err != nil {
 			return err
 		}
-		if skip {
+	}
+	for _, e := range entries {
+		if matchesAny(q.List.Ignore, e.Name()) {
 			continue
 		}
 		if len(a.Found) == MaxListed {
@@ -54,17 +55,13 @@ func handleList(q Request, a *Answer) error {
 	return nil
 }
 
-func matchesAny(patterns []string, name string) (bool, error) {
+func matchesAny(patterns []string, name string) bool {
 	for _, pattern := range patterns {
-		ok, err := doublestar.Match(strings.TrimSuffix(pattern, "/"), name)
-		if err != nil {
-			return false, fmt.Errorf("pattern %q: %w", pattern, err)
-		}
-		if ok {
-			return true, nil
+		if doublestar.MatchUnvalidated(strings.TrimSuffix(pattern, "/"), name) {
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 // describeEntry is what stands behind a name.
@@ -84,7 +81,7 @@ func describeEntry(dir int, e os.DirEntry) string {
 		return fmt.Sprintf(" %d", st.Size)
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		target, _ := readlinkAt(dir, e.Name())
-		return " -> " + target
+		return " -> " + ShownName(target)
 	}
 	return " [" + here.kind() + "]"
 }

@@ -15,10 +15,11 @@ import (
 
 // Bounds of a search. What is beyond is told.
 const (
-	maxWalkTime  = 30 * time.Second
-	maxWalkNames = 1_000_000
-	maxWalkDepth = 200
-	maxIgnore    = 1 << 20 // bytes of an ignore file
+	maxWalkTime   = 30 * time.Second
+	maxSearchTime = maxWalkTime + 2*time.Second // of a walk that is held up by one file
+	maxWalkNames  = 1_000_000
+	maxWalkDepth  = 200
+	maxIgnore     = 1 << 20 // bytes of an ignore file
 )
 
 // metaDirs hold what version control keeps for itself.
