@@ -3,6 +3,8 @@ package agentloop
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"sandboxd/exec"
 )
@@ -32,13 +34,47 @@ func (h *handling) call(ctx context.Context) {
 	}
 }
 
+// postTime is how long the PostToolUse hooks of a call that was cancelled have before
+// they are ended as well: with their grace period this stays below the 250 ms within
+// which a cancellation is seen.
+const postTime = 100 * time.Millisecond
+
+// postContext is the context of the PostToolUse hooks. They are told of a call although
+// its caller is gone; somebody who cancelled it does not wait for them. done must be
+// called.
+func postContext(ctx context.Context) (post context.Context, done func()) {
+	post, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-post.Done():
+			return
+		}
+		why := cancelCause(ctx)
+		if !errors.Is(why, ErrCancelled) && !errors.Is(why, ErrSessionClosed) && !errors.Is(why, ErrAgentClosed) {
+			return
+		}
+		late := time.NewTimer(postTime)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			cancel(why)
+		case <-post.Done():
+		}
+	})
+	return post, func() { cancel(nil); ending.Wait() }
+}
+
 // post runs the PostToolUse hooks and masks the output as they say.
 func (h *handling) post(ctx context.Context) {
 	if h.d.o.Hooks == nil {
 		h.hop(hopPost, "no hooks")
 		return
 	}
-	chain := h.d.o.Hooks.Fire(context.WithoutCancel(ctx), h.s, HookEvent{
+	ctx, done := postContext(ctx)
+	defer done()
+	chain := h.d.o.Hooks.Fire(ctx, h.s, HookEvent{
 		Event: EventPostToolUse, Session: h.s.id, Agent: h.c.Agent, Call: h.c.ID, Step: h.c.Step, Tool: h.tool.Name(),
 		Args: h.c.Args, Output: h.res.Output, Cwd: h.c.Cwd, Result: &h.res,
 	})

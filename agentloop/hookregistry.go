@@ -236,7 +236,8 @@ func askHook(ctx context.Context, h Hook, kind hookEvent, e HookEvent) (out Hook
 	if s, ok := h.(selective); ok && (s.event() != kind.name || !s.concerns(e)) {
 		return HookOutcome{Action: HookContinue}, false, nil
 	}
-	if err := ctx.Err(); err != nil {
+	// What a call gave is masked also when its other hooks were ended.
+	if err := ctx.Err(); err != nil && (kind.name != EventPostToolUse || isProgram(h)) {
 		return HookOutcome{}, true, err
 	}
 	e.Args = e.Args.Clone()
@@ -262,6 +263,12 @@ func (o HookOutcome) canChange(kind hookEvent) error {
 		return errors.New("it changes the arguments and gives none")
 	}
 	return nil
+}
+
+// isProgram reports whether a hook is a process of its own.
+func isProgram(h Hook) bool {
+	_, is := h.(*commandHook)
+	return is
 }
 
 // fitting drops what an answer cannot do at this event.

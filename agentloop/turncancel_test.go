@@ -101,6 +101,7 @@ func TestCancelIsSeenEverywhere(t *testing.T) {
 		}},
 		{name: "hook of the prompt", hooks: blockingHook(EventUserPromptSubmit)},
 		{name: "hook of a call", hooks: blockingHook(EventPreToolUse), steps: bash("echo never"), want: StatusCancelled},
+		{name: "hook after a call", hooks: blockingHook(EventPostToolUse), steps: bash("true"), want: StatusOK},
 		{name: "hook after a step", hooks: blockingHook(EventStepComplete), steps: bash("true"), want: StatusOK},
 		{name: "hook of the end", hooks: blockingHook(EventStop), steps: func(chan struct{}) []modelStep { return []modelStep{words("done")} }},
 	} {

@@ -41,7 +41,7 @@ func (memoryTool) Schema() agentloop.ToolSchema {
 	})
 }
 
-func (memoryTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error) {
+func (memoryTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
 	key, err := need(r.Call.Args, "key")
 	if err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func (memoryTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error) 
 		return "", err
 	}
 	err = as(s, func() error {
-		return f.change(func(list []record) ([]record, error) { return remember(list, m, forget, maxMemories) })
+		return f.change(ctx, func(list []record) ([]record, error) { return remember(list, m, forget, maxMemories) })
 	})
 	switch {
 	case err != nil:

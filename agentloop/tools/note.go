@@ -39,7 +39,7 @@ func (noteTool) Schema() agentloop.ToolSchema {
 	})
 }
 
-func (noteTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error) {
+func (noteTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
 	title, err := need(r.Call.Args, "title")
 	if err != nil {
 		return "", err
@@ -63,7 +63,7 @@ func (noteTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error) {
 		return "", err
 	}
 	err = as(s, func() error {
-		err := f.change(func(list []record) ([]record, error) { return remember(list, n, false, maxNotes) })
+		err := f.change(ctx, func(list []record) ([]record, error) { return remember(list, n, false, maxNotes) })
 		sweep(f.dir, keptNotes, noteAge, time.Now())
 		return err
 	})

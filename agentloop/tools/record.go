@@ -2,6 +2,7 @@ package tools
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func (f records) read() ([]record, error) {
 
 // change lets edit make the new records from the old ones, and puts them in their
 // place at once.
-func (f records) change(edit func([]record) ([]record, error)) error {
+func (f records) change(ctx context.Context, edit func([]record) ([]record, error)) error {
 	if err := privateDir(f.dir); err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (f records) change(edit func([]record) ([]record, error)) error {
 		return err
 	}
 	defer lock.Close() // ends the lock
-	if err := flock(lock); err != nil {
+	if err := flock(ctx, lock); err != nil {
 		return err
 	}
 	old, err := f.read()
@@ -132,11 +133,14 @@ func (f records) replace(data []byte) error {
 }
 
 // flock waits for the lock, not for ever: a holder may have been stopped.
-func flock(f *os.File) error {
+func flock(ctx context.Context, f *os.File) error {
 	for end := time.Now().Add(recordLockTime); ; time.Sleep(5 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%s is held by another process", f.Name())

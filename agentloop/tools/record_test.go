@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range maxMemories {
-		if err := f.change(func(list []record) ([]record, error) {
+		if err := f.change(context.Background(), func(list []record) ([]record, error) {
 			return remember(list, record{Key: fmt.Sprint("k", i), Text: strings.Repeat("x", maxMemoryText)}, false, maxMemories)
 		}); err != nil {
 			t.Fatal(err)
@@ -143,7 +144,7 @@ func TestConcurrentRecords(t *testing.T) {
 		all.Go(func() {
 			for j := range 10 {
 				f := records{dir, "x.json"}
-				err := f.change(func(list []record) ([]record, error) {
+				err := f.change(context.Background(), func(list []record) ([]record, error) {
 					return remember(list, record{Key: fmt.Sprint(i, "-", j), Text: "x"}, false, 1000)
 				})
 				if err != nil {
@@ -164,7 +165,7 @@ const recordChild = "SANDBOXD_TEST_RECORDS"
 func changeForEver(dir string) {
 	f := records{dir, "x.json"}
 	for i := 0; ; i++ {
-		if err := f.change(func([]record) ([]record, error) {
+		if err := f.change(context.Background(), func([]record) ([]record, error) {
 			list := make([]record, 20)
 			for k := range list {
 				list[k] = record{Key: fmt.Sprint(k), Text: strings.Repeat(strconv.Itoa(i%10), 500)}
@@ -182,7 +183,7 @@ func changeForEver(dir string) {
 func TestKilledChangeLeavesAWholeRecord(t *testing.T) {
 	dir := t.TempDir()
 	f := records{dir, "x.json"}
-	if err := f.change(func([]record) ([]record, error) { return []record{{Key: "0", Text: strings.Repeat("0", 500)}}, nil }); err != nil {
+	if err := f.change(context.Background(), func([]record) ([]record, error) { return []record{{Key: "0", Text: strings.Repeat("0", 500)}}, nil }); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -209,7 +210,7 @@ func TestKilledChangeLeavesAWholeRecord(t *testing.T) {
 	if len(seen) < 2 {
 		t.Errorf("the child never got far enough: %v", seen)
 	}
-	if err := f.change(func(list []record) ([]record, error) { return list[:1], nil }); err != nil {
+	if err := f.change(context.Background(), func(list []record) ([]record, error) { return list[:1], nil }); err != nil {
 		t.Errorf("after the kills: %v", err)
 	}
 	files, _ := os.ReadDir(dir)
@@ -231,7 +232,7 @@ func TestHeldRecordsAreAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	err = f.change(func(list []record) ([]record, error) { return list, nil })
+	err = f.change(context.Background(), func(list []record) ([]record, error) { return list, nil })
 	if err == nil || time.Since(began) > 2*recordLockTime {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
@@ -240,7 +241,7 @@ func TestHeldRecordsAreAnError(t *testing.T) {
 func TestFailedEditChangesNothing(t *testing.T) {
 	f := records{t.TempDir(), "x.json"}
 	no := errors.New("no")
-	if err := f.change(func([]record) ([]record, error) { return nil, no }); !errors.Is(err, no) {
+	if err := f.change(context.Background(), func([]record) ([]record, error) { return nil, no }); !errors.Is(err, no) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(f.path()); !errors.Is(err, os.ErrNotExist) {
@@ -270,7 +271,7 @@ func TestMemoryOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := as(s, func() error {
-		return f.change(func([]record) ([]record, error) { return []record{{Key: "k", Text: "v"}}, nil })
+		return f.change(context.Background(), func([]record) ([]record, error) { return []record{{Key: "k", Text: "v"}}, nil })
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +287,7 @@ func TestMemoryOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := as(s, func() error {
-		return f.change(func([]record) ([]record, error) { return []record{{Key: "k", Text: "v"}}, nil })
+		return f.change(context.Background(), func([]record) ([]record, error) { return []record{{Key: "k", Text: "v"}}, nil })
 	}); err == nil {
 		t.Error("root's directory was written")
 	}
