@@ -20,8 +20,8 @@ type DispatcherOptions struct {
 	// Audit keeps a row of every decision and end. Nil: nothing is recorded, as
 	// in sbx run.
 	Audit AuditLog
-	// RunUnrecorded runs calls although the log cannot be written. It is a
-	// setting of the policy; without it such a call is refused.
+	// RunUnrecorded runs calls although the log cannot be written, where the policy
+	// does not say ([PolicyInForce.Unrecorded]). Without it such a call is refused.
 	RunUnrecorded bool
 	Asks          *AskQueue
 	Hooks         *HookRegistry

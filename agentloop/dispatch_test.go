@@ -208,10 +208,19 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		setting bool
+		policy  Unrecorded
 		ran     bool
-	}{{"refused", false, false}, {"run by setting", true, true}} {
+	}{
+		{"refused", false, UnrecordedUnsaid, false},
+		{"run by setting", true, UnrecordedUnsaid, true},
+		{"run by policy", false, UnrecordedRun, true},
+		{"refused by policy", true, UnrecordedRefused, false},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, allowing("run_bash(touch *)"), func(w *world) { w.opts.RunUnrecorded = tt.setting })
+			w := newWorld(t, func(p *PolicyInForce) {
+				allowing("run_bash(touch *)")(p)
+				p.Unrecorded = tt.policy
+			}, func(w *world) { w.opts.RunUnrecorded = tt.setting })
 			w.log.err = errors.New("disk full")
 			res := w.bash("touch made")
 			if res.Ran != tt.ran {
@@ -222,6 +231,9 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 			}
 			if !tt.ran && (!errors.Is(res.Err, ErrNotRecorded) || !strings.Contains(res.Error, "disk full")) {
 				t.Errorf("error %v", res.Err)
+			}
+			if tt.ran && (res.Status != StatusOK || len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "not recorded: ") || !strings.Contains(res.Notes[0], "disk full")) {
+				t.Errorf("it ran unrecorded without a word, or failed: %+v", res)
 			}
 			w.log.err = nil
 			if res := w.bash("touch later"); res.Status != StatusOK {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"sandboxd/policy"
 )
@@ -32,7 +33,7 @@ func (h *handling) record(ctx context.Context) bool {
 	row.Status = decisionStatus(h.res.Decision)
 	err := h.append(ctx, row)
 	h.hop(hopRecord, "")
-	if err == nil || h.d.o.RunUnrecorded || h.s.runUnrecorded() {
+	if err == nil || h.goesOn(err) {
 		return true
 	}
 	if h.res.Decision.Verdict == policy.Allow {
@@ -42,6 +43,18 @@ func (h *handling) record(ctx context.Context) bool {
 		h.finished()
 	}
 	return false
+}
+
+// goesOn reports whether the call goes on without the row that err is about, and says
+// so in its result.
+func (h *handling) goesOn(err error) bool {
+	if !h.s.runsUnrecorded(h.d.o.RunUnrecorded) {
+		return false
+	}
+	if note := fmt.Sprintf("not recorded: %v", err); !slices.Contains(h.res.Notes, note) {
+		h.res.Notes = append(h.res.Notes, note)
+	}
+	return true
 }
 
 // append writes a row.
@@ -164,7 +177,7 @@ func (h *handling) answer() {
 	row := h.row()
 	row.Status, row.ElapsedMS = h.res.Status, h.d.o.Now().Sub(h.start).Milliseconds()
 	h.end(&row, h.res.Output)
-	if err := h.append(context.Background(), row); err != nil && h.res.Err == nil {
+	if err := h.append(context.Background(), row); err != nil && h.res.Err == nil && !h.goesOn(err) {
 		h.fail(fmt.Errorf("the call ended, and its end could not be recorded: %w", err))
 	}
 	h.hop(hopAnswer, "")

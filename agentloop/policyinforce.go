@@ -62,9 +62,22 @@ type PolicyInForce struct {
 	Generation int64
 	// Warnings say what a file says in vain.
 	Warnings []string
-	// RunUnrecorded is the setting of that name.
-	RunUnrecorded bool
+	// Unrecorded is what becomes of calls whose row cannot be written.
+	Unrecorded Unrecorded
 }
+
+// Unrecorded says what becomes of a call whose row in the audit log cannot be written.
+type Unrecorded uint8
+
+const (
+	// UnrecordedUnsaid leaves it to the Dispatcher, which refuses unless it is set to
+	// run them.
+	UnrecordedUnsaid Unrecorded = iota
+	// UnrecordedRefused refuses, also where the Dispatcher would not.
+	UnrecordedRefused
+	// UnrecordedRun lets it run, and the result says so.
+	UnrecordedRun
+)
 
 // PolicyLoader reads the policy for a session, with the rights of the peer. The
 // caller puts it in: this package does not read policy files.

@@ -140,7 +140,7 @@ func (d *Dispatcher) runSafely(ctx context.Context, r *ToolRun, c Command) (res 
 // recordStart makes the row of a start durable: unrecorded nothing starts.
 func (r *ToolRun) recordStart(ctx context.Context, c ServerCommand) error {
 	err := r.recordServer(ctx, StatusAllow, fmt.Sprintf("server %s of %s: %s", c.Name, c.From, strings.Join(c.Argv, " ")), nil)
-	if err != nil && !r.d.o.RunUnrecorded && !r.Session.runUnrecorded() {
+	if err != nil && !r.Session.runsUnrecorded(r.d.o.RunUnrecorded) {
 		return fmt.Errorf("nothing was run: %w", err)
 	}
 	r.Session.events.Publish(EventServerStarted, map[string]string{"server": c.Name})

@@ -341,9 +341,20 @@ func (s *Session) engineNow() *policy.Engine {
 	return s.engine
 }
 
-func (s *Session) onlyRules() bool     { return s.inForce().Config.OnlyRules }
-func (s *Session) runUnrecorded() bool { return s.inForce().RunUnrecorded }
-func (s *Session) nextStep() int       { return int(s.steps.Add(1)) }
+func (s *Session) onlyRules() bool { return s.inForce().Config.OnlyRules }
+
+// runsUnrecorded says whether calls go on although their rows cannot be written, where
+// unsaid is what holds without a word of the policy.
+func (s *Session) runsUnrecorded(unsaid bool) bool {
+	switch s.inForce().Unrecorded {
+	case UnrecordedUnsaid:
+		return unsaid
+	case UnrecordedRun:
+		return true
+	}
+	return false
+}
+func (s *Session) nextStep() int { return int(s.steps.Add(1)) }
 
 // decide asks the engine with the rights of the user; live also asks hooks and
 // people. The generation is that of the policy which decided.

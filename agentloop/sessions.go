@@ -42,8 +42,11 @@ type SessionsOptions struct {
 	// Store keeps sessions over a restart. Nil keeps none.
 	Store Store
 	// Audit gets the SESSION_STOP rows. Nil: the Store, in one write with the end.
-	Audit   AuditLog
-	Metrics *Metrics
+	Audit AuditLog
+	// RunUnrecorded is that of the Dispatcher: where it holds, a session that cannot be
+	// kept is made, and ends with its daemon.
+	RunUnrecorded bool
+	Metrics       *Metrics
 	// SelfTest tries a denied read under the policy of a new session, and is to
 	// fail when the read succeeds. Nil: none. See [Dispatcher.SelfTest].
 	SelfTest func(ctx context.Context, s *Session) error
@@ -99,7 +102,7 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 		return nil, err
 	}
 	s.greeting = m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"}).Context
-	if err := s.keep(); err != nil {
+	if err := s.keep(); err != nil && !s.runsUnrecorded(m.o.RunUnrecorded) {
 		m.o.Hooks.DropSession(s)
 		s.release()
 		m.forget(peer.UID(), "")

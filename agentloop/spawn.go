@@ -266,7 +266,7 @@ func (p *spawn) record(ctx context.Context, started SubagentStarted) error {
 		Time: p.parent.now().UTC(), UID: p.s.peer.UID(), Session: p.s.id, Step: p.turn.step, Agent: p.s.child.path, Tool: "subagent",
 		Status: StatusSubagentStart, Reason: json.RawMessage(p.s.secrets.Mask(string(why))), Generation: p.s.Generation(),
 	})
-	if err != nil && !d.o.RunUnrecorded && !p.s.runUnrecorded() {
+	if err != nil && !p.s.runsUnrecorded(d.o.RunUnrecorded) {
 		return fmt.Errorf("the sub-agent was not started: %w", err)
 	}
 	return nil

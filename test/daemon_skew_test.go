@@ -89,3 +89,53 @@ func TestFullDiskOfTheDaemon(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A daemon that is told so runs calls on a full disk, in a new session too, and each
+// result says that it is in no log; a policy that refuses outranks that. With space
+// again rows are written.
+func TestFullDiskWhereCallsGoOn(t *testing.T) {
+	require.Root(t, "to mount a small file system")
+	d := startDaemon(t, 0, "--on-audit-failure", "run")
+	d.must(d.cmd.Process.Signal(unix.SIGTERM))
+	d.cmd.Wait()
+	d.must(unix.Mount("none", d.state, "tmpfs", 0, "size=2m,mode=700"))
+	t.Cleanup(func() { unix.Unmount(d.state, unix.MNT_DETACH) })
+	d.start()
+	defer d.kill()
+	refuse := d.file(d.Home+"/refuse.toml", "[audit]\non_failure = \"refuse\"\n")
+	d.must(os.Chmod(refuse, 0o600))
+	full := d.state + "/full"
+	f, err := os.Create(full)
+	d.must(err)
+	for block := make([]byte, 4096); err == nil; {
+		_, err = f.Write(block)
+	}
+	f.Close()
+	d.until("a call is in no log", func() bool {
+		text, _ := d.request("POST", "/api/exec", d.execBody(nil, "true"))
+		return strings.Contains(text, "not recorded: ")
+	})
+	for i := range 3 {
+		name := fmt.Sprint("full-", i)
+		// Each in a session of its own.
+		text, _ := d.request("POST", "/api/exec", d.execBody(map[string]any{"env": []string{"PATH=/usr/bin:/bin", "HOME=" + d.Home, fmt.Sprint("N=", i)}}, "touch", name))
+		if !exists(d.Work+"/"+name) || !strings.Contains(text, `"outcome":"exited","exit_code":0`) || !strings.Contains(text, "not recorded: ") || !strings.Contains(text, "disk is full") && !strings.Contains(text, "no space left") {
+			t.Errorf("on a full disk: %s", text)
+		}
+		text, _ = d.request("POST", "/api/exec", d.execBody(map[string]any{"policy": []string{refuse}}, "touch", "refused-"+name))
+		if exists(d.Work + "/refused-" + name) {
+			t.Errorf("although a policy refuses: %s", text)
+		}
+	}
+	d.must(os.Remove(full))
+	d.until("rows are written", func() bool {
+		text, _ := d.request("POST", "/api/exec", d.execBody(nil, "touch", "after"))
+		return !strings.Contains(text, "not recorded")
+	})
+	if r := d.sbxTo(d, "audit", "--text", "after"); r.Code != 0 || !strings.Contains(r.Stdout, "touch after") {
+		t.Errorf("%+v", r)
+	}
+	if r := d.sbxTo(d, "audit", "verify"); r.Code != 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -40,6 +40,8 @@ type options struct {
 	retention time.Duration
 	// appendOnly asks the kernel to let nobody rewrite the anchors of the audit log.
 	appendOnly bool
+	// unrecorded lets calls run although the audit log cannot be written.
+	unrecorded bool
 
 	stderr  io.Writer
 	hangups <-chan os.Signal
@@ -71,6 +73,7 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "max-queued", Value: defaultQueued, Usage: "let at most `N` calls wait"},
 		&cli.DurationFlag{Name: "audit-age", Usage: "remove rows of the audit log older than `TIME`", DefaultText: "keep all"},
 		&cli.BoolFlag{Name: "append-only", Usage: "make the anchors of the audit log append-only, as chattr +a does", DefaultText: "for root in /var/lib/sandboxd"},
+		&cli.StringFlag{Name: "on-audit-failure", Value: "refuse", Usage: "`WHAT` becomes of calls while the audit log cannot be written: refuse or run; a policy's [audit] on_failure outranks it"},
 		&cli.StringFlag{Name: "log-level", Value: "info", Usage: "`LEVEL`: debug, info, warn or error"},
 		&cli.BoolFlag{Name: "log-json", Usage: "log in JSON"},
 	}
@@ -85,6 +88,13 @@ func readOptions(c *cli.Context, environ []string) (options, error) {
 	}
 	if o.running < 1 || o.runningPerUID < 1 || o.queued < 0 || o.stop < 0 || o.idle < 0 || o.gone <= 0 || o.ask < 0 || o.session <= 0 || o.retention < 0 {
 		return o, misuse("", "bounds and times are above zero")
+	}
+	switch what := c.String("on-audit-failure"); what {
+	case "refuse":
+	case "run":
+		o.unrecorded = true
+	default:
+		return o, misuse("refuse or run", "--on-audit-failure %q is not known", what)
 	}
 	if err := o.logLevel.UnmarshalText([]byte(c.String("log-level"))); err != nil {
 		return o, misuse("one of debug, info, warn, error", "--log-level: %v", err)

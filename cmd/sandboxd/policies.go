@@ -45,6 +45,12 @@ func loadPolicy(_ context.Context, peer agentloop.Peer, r agentloop.SessionReque
 	for _, s := range e.MCPServers {
 		out.MCP = append(out.MCP, agentloop.MCPServer(s))
 	}
+	switch {
+	case e.Audit.RefusesUnrecorded():
+		out.Unrecorded = agentloop.UnrecordedRefused
+	case e.Audit.RunsUnrecorded():
+		out.Unrecorded = agentloop.UnrecordedRun
+	}
 	out.UseSkills(peer.Caller.Home, skillDirs(peer.Caller, e))
 	for _, n := range e.Ignored {
 		out.Warnings = append(out.Warnings, "ignored: "+n.String())

@@ -235,13 +235,13 @@ func (d *parts) build(ctx context.Context) error {
 	d.tools = all
 	d.dispatcher, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{
 		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
-		Results:    agentloop.NewResultFiles(agentloop.ResultFilesOptions{}),
+		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{}), RunUnrecorded: d.o.unrecorded,
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {
 		return err
 	}
 	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
-		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, Tools: all, SelfTest: d.dispatcher.SelfTest})
+		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, RunUnrecorded: d.o.unrecorded, Tools: all, SelfTest: d.dispatcher.SelfTest})
 	if err != nil {
 		return err
 	}

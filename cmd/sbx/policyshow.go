@@ -49,6 +49,12 @@ func effectiveLines(e *settings.Effective) []shown {
 		}
 	}
 	lines = append(lines, limitLines(e.Limits)...)
+	if a := e.Audit; a.OnFailure.Set {
+		lines = append(lines, show("audit.on_failure", a.OnFailure.V, a.OnFailure.From))
+	}
+	if a := e.Audit; a.Run.Set {
+		lines = append(lines, show("audit.run", a.Run.V, a.Run.From))
+	}
 	for _, v := range e.Agent.Values() {
 		lines = append(lines, show(v.Key, v.Value, v.From))
 	}

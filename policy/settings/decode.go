@@ -86,13 +86,6 @@ func (d *decoder) section(m member) error {
 	if !m.value.isTable() {
 		return d.errorf(m.value, "%s must be a table, not %s", m.key, m.value.kind)
 	}
-	if slices.Contains(opaqueTables, m.key) {
-		if d.p.Tables == nil {
-			d.p.Tables = map[string]Value[map[string]any]{}
-		}
-		d.p.Tables[m.key] = set(m.value.plain().(map[string]any), d.p.source(m.line))
-		return nil
-	}
 	if m.key != "hooks" {
 		if err := d.checkKeys(m.value, m.key, m.key); err != nil {
 			return err
@@ -101,7 +94,7 @@ func (d *decoder) section(m member) error {
 	each := map[string]func(member) error{
 		"rules": d.rules, "filesystem": d.filesystem, "network": d.network, "limits": d.limits,
 		"env": d.env, "modes": d.modes, "protect": d.protect, "hooks": d.hooks,
-		"mcp": d.mcp, "skills": d.skills, "agent": d.agent, "classifier": d.classifier,
+		"mcp": d.mcp, "skills": d.skills, "agent": d.agent, "classifier": d.classifier, "audit": d.audit,
 	}[m.key]
 	for _, sub := range m.value.members {
 		if err := each(sub); err != nil {

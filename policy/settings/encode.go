@@ -67,6 +67,13 @@ func (w *tomlWriter) policy(p *Policy, prefix string) {
 		w.table(prefix, "modes")
 		w.list("forbid", texts(p.ForbidModes))
 	}
+	if a := p.Audit; a.OnFailure.Set || a.Run.Set {
+		w.table(prefix, "audit")
+		w.word("on_failure", a.OnFailure)
+		if a.Run.Set {
+			w.line("run = %v", a.Run.V)
+		}
+	}
 	w.agent(p, prefix)
 	for _, h := range p.Hooks {
 		w.hook(h, prefix)

@@ -74,7 +74,7 @@ func FuzzUntrustedOnlyTightens(f *testing.F) {
 			}
 		}
 		l := e.Limits
-		if len(e.Hooks)+len(e.EnvPass)+len(e.EnvSet)+len(e.Unix)+len(e.Tables) > 0 || l.Timeout.V < 0 || l.Timeout.V > defaultTimeout || l.Tasks.V < 0 || l.Tasks.V > defaultTasks {
+		if len(e.Hooks)+len(e.EnvPass)+len(e.EnvSet)+len(e.Unix) > 0 || e.Audit.OnFailure.V == auditRun || l.Timeout.V < 0 || l.Timeout.V > defaultTimeout || l.Tasks.V < 0 || l.Tasks.V > defaultTasks {
 			t.Fatalf("starts or passes something: %+v", e.Policy)
 		}
 		for _, w := range e.Agent.words() {

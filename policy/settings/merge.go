@@ -81,6 +81,7 @@ func (m *merger) add(l layer) {
 	m.skillDirs(l)
 	m.agent(l)
 	m.classifierTable(l)
+	m.audit(l)
 }
 
 func (m *merger) ignore(from policy.Source, what, why string) {
@@ -220,8 +221,8 @@ func (m *merger) network(l layer) {
 // netIs reports whether the network is the one word.
 func (e *Effective) netIs(word string) bool { return len(e.Network) == 1 && e.Network[0].Text == word }
 
-// startsAndPasses merges what starts programs or hands things to them: hooks,
-// variables and the tables of other packages. An untrusted file has no say.
+// startsAndPasses merges what starts programs or hands things to them: hooks and
+// variables. An untrusted file has no say.
 func (m *merger) startsAndPasses(l layer) {
 	if !l.trusted {
 		for _, h := range l.Hooks {
@@ -231,28 +232,12 @@ func (m *merger) startsAndPasses(l layer) {
 			name, _, _ := strings.Cut(e.Text, "=")
 			m.ignore(e.Source, "env "+name, untrusted)
 		}
-		for name, t := range l.Tables {
-			m.ignore(t.From, "table "+name, untrusted)
-		}
 		return
 	}
 	out := &m.out.Policy
 	out.Hooks = append(slices.Clone(l.Hooks), out.Hooks...)
 	out.EnvPass = append(slices.Clone(l.EnvPass), out.EnvPass...)
 	out.EnvSet = append(out.EnvSet, l.EnvSet...) // the last assignment of a name counts
-	for name, t := range l.Tables {
-		if out.Tables == nil {
-			out.Tables = map[string]Value[map[string]any]{}
-		}
-		merged := map[string]any{}
-		for k, v := range out.Tables[name].V {
-			merged[k] = v
-		}
-		for k, v := range t.V {
-			merged[k] = v
-		}
-		out.Tables[name] = set(merged, t.From)
-	}
 }
 
 // finish applies what concerns the merged policy as a whole.

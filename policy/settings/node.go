@@ -118,36 +118,6 @@ func (n *node) isTrue() bool { return n != nil && n.kind == boolean && n.truth }
 // isFalse reports whether n is the boolean false.
 func (n *node) isFalse() bool { return n != nil && n.kind == boolean && !n.truth }
 
-// plain converts a tree to what encoding/json would give.
-func (n *node) plain() any {
-	if n == nil {
-		return nil
-	}
-	switch n.kind {
-	case table:
-		out := make(map[string]any, len(n.members))
-		for _, m := range n.members {
-			out[m.key] = m.value.plain()
-		}
-		return out
-	case array:
-		out := make([]any, len(n.items))
-		for i, item := range n.items {
-			out[i] = item.plain()
-		}
-		return out
-	case text, moment:
-		return n.text
-	case integer:
-		return n.integer
-	case float:
-		return n.float
-	case boolean:
-		return n.truth
-	}
-	return nil
-}
-
 // reader collects the context of one file while it is decoded.
 type reader struct {
 	file string

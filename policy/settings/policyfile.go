@@ -82,9 +82,7 @@ type Policy struct {
 	Agent     Agent
 	// Classifier is that of mode auto.
 	Classifier Classifier
-	// Tables holds the reserved tables that other packages read: ask, audit,
-	// daemon.
-	Tables map[string]Value[map[string]any]
+	Audit      Audit
 }
 
 // source is the place of something on a line of this layer.

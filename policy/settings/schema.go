@@ -31,11 +31,17 @@ var schema = map[string][]string{
 		"budget", "time", "silence"},
 	"price":      {"input", "output", "cache_read", "cache_write"},
 	"classifier": {"allow_above", "deny_below", "timeout", "patience"},
+	"audit":      {"on_failure", "run"},
+	"ask":        {},
+	"daemon":     {},
 	"hook":       {"matcher", "if", "command", "timeout", "on_failure", "shape", "write", "network", "type", "hooks"},
 }
 
-// opaqueTables are reserved tables whose keys belong to other packages.
-var opaqueTables = []string{"ask", "audit", "daemon"}
+// keyless are reserved tables without a key, with where such a setting stands.
+var keyless = map[string]string{
+	"ask":    "no key of [ask] exists; how long a question waits is the daemon's: sandboxd --ask-timeout",
+	"daemon": "no key of [daemon] exists; its settings are flags: sandboxd --help",
+}
 
 // misplaced maps names that people write, often from other products, to where
 // the setting really is.
@@ -119,6 +125,9 @@ func (r reader) checkKeys(n *node, name, where string) error {
 
 // suggest names the key that was meant.
 func suggest(key, name, where string) string {
+	if hint, ok := keyless[name]; ok {
+		return hint
+	}
 	if near := nearest(key, schema[name]); near != "" {
 		if where != "" {
 			near = where + "." + near
