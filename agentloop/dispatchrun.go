@@ -94,7 +94,13 @@ func (h *handling) post(ctx context.Context) {
 
 // runCommand is hops 4 to 7: it turns the grant into a Spec, runs it, and looks
 // at what it left.
-func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (*exec.Result, error) {
+func (d *Dispatcher) runCommand(ctx context.Context, r *ToolRun, c Command) (_ *exec.Result, setup error) {
+	defer func() {
+		r.result.setup = setup
+		if setup != nil || !r.grant.ReadOnlyWorkspace { // less is set up for what only reads
+			r.Session.sandboxWorks.Store(setup == nil)
+		}
+	}()
 	p, err := d.confine(r, c)
 	r.result.Plan, r.result.Spec = p.report, p.spec
 	d.trace(r.result, hopConfine, "")

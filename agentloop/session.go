@@ -30,6 +30,8 @@ type Session struct {
 	keys      providerKeys
 	files     FileState
 	steps     atomic.Int64
+	// sandboxWorks: the last command was confined as it should be.
+	sandboxWorks atomic.Bool
 	// revision changes with everything that may change a decision.
 	revision atomic.Int64
 

@@ -93,6 +93,7 @@ type ToolResult struct {
 	Trace    []HopTime     `json:"trace,omitempty"`
 
 	lastHop time.Time
+	setup   error // why the command was not started
 }
 
 // HopTime is one line of the trace of a call. The stages of the decision stand

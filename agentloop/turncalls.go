@@ -111,6 +111,9 @@ func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
 	if end := t.wanted(); end != nil && u.refused == nil {
 		u.refused = &refusal{check: "loop-ends", text: "not run: the turn ends: " + end.Error, status: StatusFail}
 	}
+	if u.refused == nil {
+		u.refused = t.needsSandbox(ctx, u)
+	}
 	if u.refused != nil {
 		t.refuseOne(ctx, u)
 		return ""
@@ -131,6 +134,7 @@ func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
 	res := t.a.o.Dispatcher.dispatch(context.WithoutCancel(ctx), ctx, t.s, c)
 	output.end()
 	t.settle(ctx, u, res)
+	t.sandboxFailed(ctx, res)
 	failed := res.Status == StatusFail || res.Status == StatusTimeout
 	if failed && res.Decision.Verdict == policy.Allow && u.tool.Traits(u.args).SiblingAbort {
 		return u.tool.Name()

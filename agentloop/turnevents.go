@@ -128,6 +128,7 @@ const (
 	EndHook        EndReason = "hook"     // a hook blocked the prompt or stopped the loop
 	EndStore       EndReason = "store"    // the conversation could not be kept
 	EndClosed      EndReason = "closed"   // the session ended
+	EndSandbox     EndReason = "sandbox"  // no command of the session can be confined
 	EndInternal    EndReason = "internal" // a bug of ours: the agent takes no more prompts
 	EndBusy        EndReason = "busy"     // another turn of the agent runs: nothing was done
 )

@@ -26,7 +26,7 @@ func TestCommandStartsAfterBeforeStart(t *testing.T) {
 	})
 }
 
-// An error of it is what Run returns, and nothing ran.
+// An error of it is what Run returns, nothing ran, and nothing of the start is left.
 func TestErrorOfBeforeStartEndsTheStart(t *testing.T) {
 	each(t, func(t *testing.T, s Spec, work string) {
 		note, refused := filepath.Join(work, "note"), errors.New("not today")

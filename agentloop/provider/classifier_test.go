@@ -148,8 +148,8 @@ func TestTheModelSeesTheCallAlone(t *testing.T) {
 	})
 }
 
-// The case of an endpoint that is down: what only reads still runs, the rest falls
-// to the person, and nobody waits for ever.
+// TestClassifierThatIsDownStopsNoRead is case S013, an endpoint that is down: what only
+// reads still runs, the rest falls to the person, and nobody waits for ever.
 func TestClassifierThatIsDownStopsNoRead(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p wireProtocol) {
 		s := newWireServer(t, scored(p, "never"))

@@ -124,11 +124,14 @@ func Start(p *Plan, o Options) (*Process, error) {
 	return proc.begin(p, o)
 }
 
-// begin waits for the command of a keeper that has its plan, which it ends if
-// there is none.
+// begin waits for the command of a keeper that has its plan. If there is none, the
+// keeper has ended when it returns: one that still makes the view would be in the way
+// of who removes what the view was made of.
 func (p *Process) begin(plan *Plan, o Options) (*Process, error) {
 	if err := p.started(plan, o); err != nil {
-		p.Close()
+		_ = p.Kill()
+		_ = p.letGo()
+		p.reap()
 		return nil, err
 	}
 	return p, nil
@@ -336,12 +339,16 @@ func (p *Process) Kill() error {
 // Close lets go of the keeper: it ends the tree if that still runs. The keeper is
 // reaped in the background.
 func (p *Process) Close() error {
-	err := p.control.Close()
+	err := p.letGo()
+	go p.reap()
+	return err
+}
+
+func (p *Process) letGo() error {
 	if p.Terminal != nil {
 		p.Terminal.Close()
 	}
-	go p.reap()
-	return err
+	return p.control.Close()
 }
 
 // settleTime bounds how long a process that ends waits for its keepers. They end
