@@ -205,7 +205,7 @@ func (h *commandHook) build(p *hookProgram, copies hookCopies) (exec.Spec, Repor
 	spec.Tier = h.env.Tier
 	if spec.User == nil && (c.UID != unix.Geteuid() || c.GID != unix.Getegid()) {
 		// Build takes the caller for this process.
-		spec.User = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups}
+		spec.User = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups, OwnPaths: true}
 	}
 	spec.Limits.Wall, spec.Limits.Grace, spec.Limits.CancelGrace = h.timeout, hookGrace, cancelGrace
 	return spec, report, nil

@@ -110,7 +110,7 @@ func containsInt(s []int, v int) bool {
 func chooseIdentity(spec string, c Caller, ws node) (identity, error) {
 	self := identity{uid: c.UID, gid: c.GID, groups: c.Groups}
 	if c.UID != os.Geteuid() { // a daemon builds for its client
-		self.user = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups}
+		self.user = &exec.User{UID: c.UID, GID: c.GID, Groups: c.Groups, OwnPaths: true}
 	}
 	switch {
 	case spec == "caller":

@@ -66,12 +66,18 @@ func (l *launch) planView() error {
 		p.PIDMax(reservedPIDs + l.limits.Tasks + 1)
 	}
 	p.Private(l.lateMounts())
+	if u := l.spec.User; u != nil && u.OwnPaths {
+		p.FilesOf(u.UID, u.GID, u.Groups)
+	}
 	for i := range items {
 		it := &items[i]
 		if it.skipped || it.Kind != Bind || it.Access <= Protect {
 			continue
 		}
 		it.slot = p.Tree(it.source(), attributes(it.Access, l.spec.NoExecWrite), flagIf(it.Optional, child.Optional))
+	}
+	if u := l.spec.User; u != nil && u.OwnPaths {
+		p.FilesOwn()
 	}
 	nodes := make([]child.Slot, len(devices))
 	for i, d := range devices {

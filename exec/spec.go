@@ -106,6 +106,10 @@ const (
 type User struct {
 	UID, GID int
 	Groups   []int
+	// OwnPaths says that this user named the paths of the Spec: they are opened with
+	// its rights, so that what it exchanges after they were looked at leads nowhere
+	// that is closed to it.
+	OwnPaths bool
 }
 
 // Limits bounds a run. Zero fields mean the default named beside them; Unlimited

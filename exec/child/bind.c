@@ -82,6 +82,26 @@ static int op_user(struct keeper *k, const struct op *o)
 	return 0;
 }
 
+// op_files sets what the kernel looks at when a file is opened, and with it the
+// capabilities of file modes (capabilities(7)), but not those to mount. The groups
+// stay: OP_USER sets them again.
+static int op_files(uid_t uid, gid_t gid)
+{
+	syscall(SYS_setfsgid, gid);
+	syscall(SYS_setfsuid, uid);
+	// These report no error; an impossible id changes nothing and tells.
+	if (syscall(SYS_setfsuid, -1) != (long)uid || syscall(SYS_setfsgid, -1) != (long)gid)
+		return -EPERM;
+	return 0;
+}
+
+static int op_files_of(struct keeper *k, const struct op *o)
+{
+	if (syscall(SYS_setgroups, (size_t)o->c, (const gid_t *)plan_string(k, o->s1)) < 0)
+		return -errno;
+	return op_files((uid_t)o->a, (gid_t)o->b);
+}
+
 static int op_drop(void)
 {
 	int r = bind_drop_caps();
@@ -209,6 +229,10 @@ int op_bind(struct keeper *k, const struct op *o)
 		return k->ahead.bounding ? 0 : op_bounding(o);
 	case OP_USER:
 		return op_user(k, o);
+	case OP_FILES_OF:
+		return op_files_of(k, o);
+	case OP_FILES_OWN:
+		return op_files(geteuid(), getegid());
 	case OP_DROP:
 		return op_drop();
 	case OP_SCOPE:

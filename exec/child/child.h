@@ -47,6 +47,8 @@ enum op_code {
 	OP_TERMINAL,    // at the end give terminal a the settings s1 (struct termios) back
 	OP_TASKS,       // count the tasks of the run: b at most, a = 1 ends the run above it
 	OP_WAIT,        // go on when the starter says MSG_GO
+	OP_FILES_OF,    // open files with the rights of uid a, gid b, groups s1 (count c)
+	OP_FILES_OWN,   // open files with the keeper's own rights again
 };
 
 enum op_flag {

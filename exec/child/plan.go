@@ -49,6 +49,8 @@ const (
 	opTerminal
 	opTasks
 	opWait
+	opFilesOf
+	opFilesOwn
 )
 
 // Flag changes how one operation meets a missing path.
@@ -296,14 +298,26 @@ func (p *Plan) Bounding(f Flag) {
 
 // User changes the identity of keeper and command.
 func (p *Plan) User(uid, gid int, groups []int) {
+	p.identity(opUser, fmt.Sprintf("become uid %d gid %d", uid, gid), uid, gid, groups)
+}
+
+// FilesOf gives the keeper the file rights of a user, until FilesOwn: what the next
+// operations open is what that user may reach. User must follow.
+func (p *Plan) FilesOf(uid, gid int, groups []int) {
+	p.identity(opFilesOf, fmt.Sprintf("take the file rights of uid %d gid %d", uid, gid), uid, gid, groups)
+}
+
+// FilesOwn ends FilesOf.
+func (p *Plan) FilesOwn() { p.add(op{code: opFilesOwn, text: "take the own file rights back"}) }
+
+func (p *Plan) identity(code opCode, text string, uid, gid int, groups []int) {
 	p.align(4)
 	off := uint32(len(p.blob))
 	for _, g := range groups {
 		p.blob = binary.NativeEndian.AppendUint32(p.blob, uint32(g))
 	}
 	p.blob = append(p.blob, 0)
-	p.add(op{code: opUser, a: uint32(uid), b: uint64(uint32(gid)), c: uint64(len(groups)), s1: off,
-		text: fmt.Sprintf("become uid %d gid %d", uid, gid)})
+	p.add(op{code: code, a: uint32(uid), b: uint64(uint32(gid)), c: uint64(len(groups)), s1: off, text: text})
 }
 
 // Drop gives up all capabilities of the keeper and sets no_new_privs.
