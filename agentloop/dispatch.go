@@ -196,6 +196,9 @@ func (h *handling) prepare() error {
 	if h.tool == nil {
 		return fmt.Errorf("no tool %q: nothing was done", h.c.Tool)
 	}
+	if err := checkArgs(h.tool, h.c.Args); err != nil {
+		return fmt.Errorf("not run: %w", err)
+	}
 	if h.c.Step == 0 {
 		h.c.Step = h.s.nextStep()
 	}

@@ -15,6 +15,22 @@ type Ruled interface {
 	Rule(args policy.Args) (v policy.Verdict, text string)
 }
 
+// Checked tools say what is wrong with arguments that nobody can understand, before
+// anybody decides or is asked about them: a mistake of the caller is no matter of
+// permission (requirement 148). The method must be a function of the arguments alone.
+type Checked interface {
+	Tool
+	Check(args policy.Args) error
+}
+
+// checkArgs is the Check of a tool that has one.
+func checkArgs(t Tool, args policy.Args) error {
+	if c, ok := t.(Checked); ok {
+		return c.Check(args)
+	}
+	return nil
+}
+
 // Summarised tools say in a short form what a call would do, for the classifier.
 // Others are shown as the JSON of their arguments.
 type Summarised interface {

@@ -86,6 +86,9 @@ func (t *turn) prepare(i int, b Block, noTools bool) *use {
 	if u.tool = t.a.tool(b.Tool); u.tool == nil {
 		return refuse("tool", "not run: there is no tool %q here; there are: %s", b.Tool, strings.Join(t.a.toolNames(), ", "))
 	}
+	if err := checkArgs(u.tool, args); err != nil {
+		return refuse("arguments", "not run: %v", err)
+	}
 	return u
 }
 

@@ -51,7 +51,7 @@ func (r *run) refused() (Reason, bool) {
 	if !f.isScript {
 		for i := range f.accesses {
 			if a := &f.accesses[i]; a.err != "" && f.declared {
-				return SafetyReason{Check: "path", Text: a.raw + ": " + a.err}, true
+				return SafetyReason{Check: "path", Text: orText(a.raw, `""`) + ": " + a.err}, true
 			}
 		}
 	}

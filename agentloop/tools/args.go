@@ -3,6 +3,7 @@ package tools
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"sandboxd/policy"
 )
@@ -35,6 +36,24 @@ func need(args policy.Args, fields ...string) (string, error) {
 		err = fmt.Errorf("argument %s is missing", fields[0])
 	}
 	return s, err
+}
+
+// pathOf is need for a path.
+func pathOf(args policy.Args, fields ...string) (string, error) {
+	p, err := need(args, fields...)
+	if err == nil && (p == "" || strings.ContainsRune(p, 0)) {
+		err = fmt.Errorf("argument %s: %q is not a path", fields[0], p)
+	}
+	return p, err
+}
+
+// dirOf is the directory of a search, or "" where none is given.
+func dirOf(args policy.Args) (string, error) {
+	dir, _, err := text(args, dirFields...)
+	if err == nil && strings.ContainsRune(dir, 0) {
+		err = fmt.Errorf("argument %s: %q is not a path", dirFields[0], dir)
+	}
+	return dir, err
 }
 
 // number returns a whole number from 0 to most, or usual where none is given.

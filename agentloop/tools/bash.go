@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 
 	"sandboxd/agentloop"
 	"sandboxd/policy"
@@ -29,6 +30,35 @@ func (bashTool) Summary(args policy.Args) string {
 		return "in " + dir + ":\n" + script
 	}
 	return script
+}
+
+// Check reads the arguments.
+func (bashTool) Check(args policy.Args) error {
+	if _, err := flag(args, "run_in_background", "is_background"); err != nil {
+		return err
+	}
+	if _, err := flag(args, "dangerouslyDisableSandbox"); err != nil {
+		return err
+	}
+	_, _, err := scriptOf(args)
+	return err
+}
+
+// scriptOf reads the arguments that every call of Bash has.
+func scriptOf(args policy.Args) (script, description string, err error) {
+	if script, err = need(args, scriptFields...); err != nil {
+		return "", "", err
+	}
+	if v := args["timeout"]; v != nil {
+		if n, ok := v.(float64); !ok || n < 0 {
+			return "", "", errors.New("argument timeout: want a number of seconds")
+		}
+	}
+	if _, _, err = text(args, "working_dir", "cwd", "workdir"); err != nil {
+		return "", "", err
+	}
+	description, _, err = text(args, "description")
+	return script, description, err
 }
 
 var scriptFields = []string{"command", "cmd", "script"}

@@ -55,6 +55,15 @@ func (t editTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	return t.write(ctx, r, files.WriteRequest{Edits: edits})
 }
 
+// Check reads the arguments.
+func (editTool) Check(args policy.Args) error {
+	if _, err := writtenPath(args); err != nil {
+		return err
+	}
+	_, err := editsOf(args)
+	return err
+}
+
 // maxEdits bounds the replacements of one call.
 const maxEdits = 1000
 

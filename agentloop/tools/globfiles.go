@@ -28,24 +28,12 @@ func (globTool) Schema() agentloop.ToolSchema {
 }
 
 func (t globTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	args := r.Call.Args
-	pattern, err := need(args, "pattern")
+	q, dir, err := globOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
-	dir, _, err := text(args, dirFields...)
-	if err != nil {
-		return "", err
-	}
-	all, err := denied(args, "respect_git_ignore")
-	if err != nil {
-		return "", err
-	}
-	fold, err := denied(args, "case_sensitive")
-	if err != nil {
-		return "", err
-	}
-	fixed, rest := splitPattern(pattern)
+	fixed, rest := splitPattern(q.Pattern)
+	q.Pattern = rest
 	base := r.Expand(orHere(dir))
 	switch {
 	case fixed == "~" || strings.HasPrefix(fixed, "~/"), strings.HasPrefix(fixed, "/"):
@@ -53,7 +41,7 @@ func (t globTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	case fixed != "":
 		base += "/" + fixed
 	}
-	a, err := t.run(ctx, r, files.Request{Path: base, Real: r.Decision().Reads, Glob: &files.GlobRequest{Pattern: rest, All: all, Fold: fold}})
+	a, err := t.run(ctx, r, files.Request{Path: base, Real: r.Decision().Reads, Glob: &q})
 	if err != nil {
 		return "", err
 	}
@@ -67,6 +55,27 @@ func (t globTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 		out.WriteString("[no file matches]\n")
 	}
 	return out.String() + note + cutNote(a.Cut), nil
+}
+
+// Check reads the arguments.
+func (globTool) Check(args policy.Args) error {
+	_, _, err := globOf(args)
+	return err
+}
+
+// globOf reads the arguments; the pattern is still whole.
+func globOf(args policy.Args) (q files.GlobRequest, dir string, err error) {
+	if q.Pattern, err = need(args, "pattern"); err != nil {
+		return q, "", err
+	}
+	if dir, err = dirOf(args); err != nil {
+		return q, "", err
+	}
+	if q.All, err = denied(args, "respect_git_ignore"); err != nil {
+		return q, "", err
+	}
+	q.Fold, err = denied(args, "case_sensitive")
+	return q, dir, err
 }
 
 // denied reports whether a truth value is given as false.

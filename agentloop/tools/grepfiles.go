@@ -45,7 +45,7 @@ func (grepTool) Schema() agentloop.ToolSchema {
 }
 
 func (t grepTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	dir, _, err := text(r.Call.Args, dirFields...)
+	dir, err := dirOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
@@ -53,22 +53,32 @@ func (t grepTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 	if err != nil {
 		return "", err
 	}
-	numbered := true
-	if off, err := denied(r.Call.Args, "-n"); err != nil {
+	bare, err := denied(r.Call.Args, "-n")
+	if err != nil {
 		return "", err
-	} else if off {
-		numbered = false
 	}
 	a, err := t.run(ctx, r, files.Request{Path: r.Expand(orHere(dir)), Real: r.Decision().Reads, Grep: &q})
 	if err != nil {
 		return "", err
 	}
 	list, note := permitted(r, a.Found)
-	out := formatFound(list, q.Mode, path.Clean(r.Expand(".")), numbered)
+	out := formatFound(list, q.Mode, path.Clean(r.Expand(".")), !bare)
 	if out == "" {
 		out = "[no match]\n"
 	}
 	return out + note + cutNote(a.Cut), nil
+}
+
+// Check reads the arguments.
+func (grepTool) Check(args policy.Args) error {
+	if _, err := dirOf(args); err != nil {
+		return err
+	}
+	if _, err := denied(args, "-n"); err != nil {
+		return err
+	}
+	_, err := grepOf(args)
+	return err
 }
 
 // grepOf reads the arguments of a search.

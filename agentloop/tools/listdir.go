@@ -26,7 +26,7 @@ func (listTool) Schema() agentloop.ToolSchema {
 }
 
 func (t listTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	dir, _, err := text(r.Call.Args, dirFields...)
+	dir, err := dirOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
@@ -47,6 +47,15 @@ func (t listTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 		out.WriteString("[no names]\n")
 	}
 	return out.String() + note + cutNote(a.Cut), nil
+}
+
+// Check reads the arguments.
+func (listTool) Check(args policy.Args) error {
+	if _, err := dirOf(args); err != nil {
+		return err
+	}
+	_, err := texts(args, "ignore")
+	return err
 }
 
 // dirFields are the names that clients give to the directory of a search.

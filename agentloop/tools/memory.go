@@ -41,16 +41,25 @@ func (memoryTool) Schema() agentloop.ToolSchema {
 	})
 }
 
+// Check reads the arguments.
+func (memoryTool) Check(args policy.Args) error {
+	_, _, _, err := factOf(args)
+	return err
+}
+
+func factOf(args policy.Args) (key, content string, forget bool, err error) {
+	if key, err = need(args, "key"); err != nil {
+		return "", "", false, err
+	}
+	if content, _, err = text(args, "content", "text", "fact"); err != nil {
+		return "", "", false, err
+	}
+	forget, err = flag(args, "forget")
+	return key, content, forget, err
+}
+
 func (memoryTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	key, err := need(r.Call.Args, "key")
-	if err != nil {
-		return "", err
-	}
-	content, _, err := text(r.Call.Args, "content", "text", "fact")
-	if err != nil {
-		return "", err
-	}
-	forget, err := flag(r.Call.Args, "forget")
+	key, content, forget, err := factOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}

@@ -39,19 +39,11 @@ func (readTool) Schema() agentloop.ToolSchema {
 }
 
 func (t readTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	path, err := need(r.Call.Args, pathFields...)
+	path, lines, err := readOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
-	from, err := number(r.Call.Args, "offset", 1, 1<<40)
-	if err != nil {
-		return "", err
-	}
-	count, err := number(r.Call.Args, "limit", defaultLines, maxLines)
-	if err != nil {
-		return "", err
-	}
-	a, err := t.run(ctx, r, files.Request{Path: r.Expand(path), Real: r.Decision().Reads, Read: &files.ReadRequest{From: max(from, 1), Count: count}})
+	a, err := t.run(ctx, r, files.Request{Path: r.Expand(path), Real: r.Decision().Reads, Read: &lines})
 	if err != nil {
 		return "", err
 	}
@@ -59,4 +51,22 @@ func (t readTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error
 		r.Session.Files().Seen(a.Real, agentloop.FileStamp(*a.Stamp))
 	}
 	return a.Text, nil
+}
+
+// Check reads the arguments.
+func (readTool) Check(args policy.Args) error {
+	_, _, err := readOf(args)
+	return err
+}
+
+func readOf(args policy.Args) (path string, lines files.ReadRequest, err error) {
+	if path, err = pathOf(args, pathFields...); err != nil {
+		return "", lines, err
+	}
+	from, err := number(args, "offset", 1, 1<<40)
+	if err != nil {
+		return "", lines, err
+	}
+	count, err := number(args, "limit", defaultLines, maxLines)
+	return path, files.ReadRequest{From: max(from, 1), Count: count}, err
 }

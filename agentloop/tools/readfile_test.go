@@ -83,7 +83,7 @@ func TestReadOfWhatIsNoTextFile(t *testing.T) {
 	}
 	w.refused("is a directory", "read_file", policy.Args{"file_path": "."})
 	w.refused("no such file", "read_file", policy.Args{"file_path": "missing/x"})
-	w.refused("no path", "read_file", policy.Args{})
+	w.refused("argument file_path is missing", "read_file", policy.Args{})
 	if err := os.Symlink("a.txt", w.path("link")); err != nil {
 		t.Fatal(err)
 	}

@@ -77,6 +77,12 @@ func (subagentTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, err
 	return "", fmt.Errorf("the sub-agent gave no answer (%s): %s", end.Reason, end.Error)
 }
 
+// Check reads the arguments.
+func (subagentTool) Check(args policy.Args) error {
+	_, err := spawnRequest(args)
+	return err
+}
+
 func spawnRequest(args policy.Args) (req agentloop.SpawnRequest, err error) {
 	if req.Prompt, err = need(args, "prompt"); err != nil {
 		return req, err

@@ -48,13 +48,19 @@ func (taskRunTool) Call(_ context.Context, r *agentloop.ToolRun) (string, error)
 	return startTask(r)
 }
 
+// Check reads the arguments.
+func (taskRunTool) Check(args policy.Args) error {
+	_, _, err := scriptOf(args)
+	return err
+}
+
 // startTask starts the script of a call in the background and says so.
 func startTask(r *agentloop.ToolRun) (string, error) {
 	argv, script, err := r.Call.Start()
 	if err != nil {
 		return "", err
 	}
-	description, _, err := text(r.Call.Args, "description")
+	_, description, err := scriptOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}

@@ -33,17 +33,27 @@ func (fetchTool) Schema() agentloop.ToolSchema {
 	})
 }
 
+// Check reads the arguments.
+func (fetchTool) Check(args policy.Args) error {
+	_, _, err := fetchOf(args)
+	return err
+}
+
+func fetchOf(args policy.Args) (address, format string, err error) {
+	if address, err = need(args, "url"); err != nil {
+		return "", "", err
+	}
+	format, _, err = text(args, "format")
+	if err == nil && format != "" && format != "markdown" && format != "raw" {
+		err = errors.New("argument format: markdown or raw")
+	}
+	return address, format, err
+}
+
 func (t fetchTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	address, err := need(r.Call.Args, "url")
+	address, format, err := fetchOf(r.Call.Args)
 	if err != nil {
 		return "", err
-	}
-	format, _, err := text(r.Call.Args, "format")
-	switch {
-	case err != nil:
-		return "", err
-	case format != "" && format != "markdown" && format != "raw":
-		return "", errors.New("argument format: markdown or raw")
 	}
 	u, err := fetchable(address)
 	if err != nil {

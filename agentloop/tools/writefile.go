@@ -37,7 +37,7 @@ func (writeTool) Summary(args policy.Args) string {
 var contentFields = []string{"content", "contents", "text"}
 
 func (t writeTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, error) {
-	content, err := need(r.Call.Args, contentFields...)
+	_, content, err := writeOf(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
@@ -46,7 +46,7 @@ func (t writeTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 
 // write changes a file and remembers what it is then.
 func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w files.WriteRequest) (string, error) {
-	path, err := need(r.Call.Args, append(pathFields, "notebook_path")...)
+	path, err := writtenPath(r.Call.Args)
 	if err != nil {
 		return "", err
 	}
@@ -68,4 +68,22 @@ func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w files.WriteRe
 	}
 	r.Changed(a.Diff)
 	return a.Text, nil
+}
+
+// Check reads the arguments.
+func (writeTool) Check(args policy.Args) error {
+	_, _, err := writeOf(args)
+	return err
+}
+
+func writeOf(args policy.Args) (path, content string, err error) {
+	if path, err = writtenPath(args); err != nil {
+		return "", "", err
+	}
+	content, err = need(args, contentFields...)
+	return path, content, err
+}
+
+func writtenPath(args policy.Args) (string, error) {
+	return pathOf(args, "file_path", "path", "filePath", "absolute_path", "notebook_path")
 }
