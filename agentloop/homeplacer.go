@@ -19,9 +19,22 @@ type homePlacer struct {
 	chown    bool
 }
 
+// placeTries bounds how often a name is looked at again because another start of the
+// same home made or removed it in between.
+const placeTries = 8
+
 // place makes s, replacing only what an earlier start made: an empty directory,
 // an empty file or a link. os.ErrExist reports that something else is there.
-func (p homePlacer) place(s stub) error {
+func (p homePlacer) place(s stub) (err error) {
+	for range placeTries {
+		if err = p.tryPlace(s); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func (p homePlacer) tryPlace(s stub) error {
 	n := readNode(p.dir + "/" + s.rel)
 	switch {
 	case n.err != nil:
@@ -112,7 +125,16 @@ func (p homePlacer) own(rel string) error {
 }
 
 // write keeps content in rel, by a new file that takes the place of the old one.
-func (p homePlacer) write(rel, content string) error {
+func (p homePlacer) write(rel, content string) (err error) {
+	for range placeTries {
+		if err = p.tryWrite(rel, content); !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+func (p homePlacer) tryWrite(rel, content string) error {
 	if old, err := readSmall(p.dir + "/" + rel); err == nil && old == content {
 		return nil
 	}
