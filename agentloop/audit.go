@@ -27,7 +27,15 @@ const (
 	StatusSubagentStart Status = "SUBAGENT_START"
 	// The end of a session; the tool's name is "session" then.
 	StatusSessionStop Status = "SESSION_STOP"
+	// Retention removed older rows; the tool's name is "retention" then.
+	StatusCheckpoint Status = "checkpoint"
 )
+
+// AuditStatuses are the statuses that rows have.
+func AuditStatuses() []string {
+	return []string{string(StatusAllow), string(StatusDeny), string(StatusAsk), string(StatusBlocked), string(StatusTimeout), string(StatusCancelled),
+		string(StatusOK), string(StatusFail), string(StatusSubagentStart), string(StatusSessionStop), string(StatusCheckpoint)}
+}
 
 // AuditRecord is one row of the audit log. Texts are masked and capped by the
 // caller: what is in a record is stored as it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -13,12 +14,57 @@ import (
 func (m *Sessions) Reload(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, reloadTime)
 	defer done()
-	return perUser(ctx, m.all(), func(s *Session) int { return s.peer.UID() }, func(s *Session) error {
+	var kept keptPolicies
+	err := perUser(ctx, m.all(), func(s *Session) int { return s.peer.UID() }, func(s *Session) error {
 		s.looking.Lock()
 		defer s.looking.Unlock()
 		s.look.at = time.Now()
-		return m.reload(context.WithoutCancel(ctx), s)
+		kept.add(m.reload(context.WithoutCancel(ctx), s))
+		return nil
 	})
+	return errors.Join(kept.err(), err)
+}
+
+// keptPolicies are sessions whose policy could not be read, by the reason: one broken
+// file is that of many. It is safe for concurrent use.
+type keptPolicies struct {
+	mu  sync.Mutex
+	why []string // in the order they came
+	of  map[string][]error
+}
+
+func (k *keptPolicies) add(err error) {
+	if err == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = map[string][]error{}
+	}
+	why := errors.Unwrap(err)
+	if why == nil {
+		why = err
+	}
+	if k.of[why.Error()] == nil {
+		k.why = append(k.why, why.Error())
+	}
+	k.of[why.Error()] = append(k.of[why.Error()], err)
+}
+
+// err tells each reason once.
+func (k *keptPolicies) err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []error
+	for _, why := range k.why {
+		if list := k.of[why]; len(list) == 1 {
+			all = append(all, list[0])
+		} else {
+			all = append(all, fmt.Errorf("%d sessions keep their policies: %s", len(list), why))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // perUser calls f for each of all, one after the other for those of one user, and

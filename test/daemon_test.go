@@ -301,6 +301,8 @@ func (d *daemonRun) everyRoute() {
 	asked["GET /api/approvals/watch"] = true // TestQuestionsAreAnsweredFromAnywhere
 	ask("GET /api/audit", "/api/audit?call="+field(ran, "call_id"), "", 200, `"status":"ok"`)
 	ask("GET /api/audit", "/api/audit?colour=red", "", 400, "unknown parameter")
+	ask("GET /api/audit/export", "/api/audit/export?call="+field(ran, "call_id"), "", 200, `"status":"ok"`)
+	ask("GET /api/audit/export", "/api/audit/export?limit=5", "", 400, "unknown parameter")
 	ask("GET /api/audit/verify", "/api/audit/verify", "", 200, `"ok":true`)
 	ask("POST /api/daemon/reload", "/api/daemon/reload", `{}`, 200, `"ok":true`)
 	var doc struct {

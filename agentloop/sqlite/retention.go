@@ -29,7 +29,7 @@ type Retained struct {
 const (
 	// retentionTool and retentionStatus name the row that signs a cut off.
 	retentionTool   = "retention"
-	retentionStatus = agentloop.Status("checkpoint")
+	retentionStatus = agentloop.StatusCheckpoint
 	// cutRows is how many rows one transaction removes. Appends wait for it: a row
 	// takes about 0.4 ms, nearly all of it to overwrite its words in the text index.
 	cutRows = 200

@@ -289,6 +289,7 @@ func (p *program) runAgent(ctx context.Context, flags flagValues, o agentOptions
 	if err != nil {
 		return err
 	}
+	d.AnswersAs(api.AgentAnswerer)
 	defer d.close()
 	made, err := d.CreateSession(ctx, o.session)
 	if err != nil {

@@ -109,6 +109,7 @@ func (p *program) approvals(c *cli.Context) error {
 	cl := p.client(c)
 	defer cl.Close()
 	if c.Bool("watch") {
+		cl.AnswersAs(api.WatchAnswerer)
 		return p.watchApprovals(c, cl)
 	}
 	var list api.QuestionList
@@ -133,19 +134,24 @@ type watcher struct {
 	cl  *api.Client
 	tty *os.File
 
-	mu      sync.Mutex
-	waiting []agentloop.PendingQuestion
-	changed chan struct{}
+	mu           sync.Mutex
+	opened, here bool // the daemon was there once, is there
+	waiting      []agentloop.PendingQuestion
+	changed      chan struct{}
 }
 
 func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 	if c.Bool("json") {
-		return daemonFailure(cl.Events(c.Context, "/api/approvals/watch", 0, func(kind string, data []byte) error {
+		err := cl.Events(c.Context, "/api/approvals/watch", 0, func(kind string, data []byte) error {
 			if kind == api.EventOpen {
 				data = []byte("null")
 			}
 			return p.writeOut(`{"event":%q,"data":%s}`+"\n", kind, data)
-		}))
+		})
+		if err == nil { // nobody ends it but the daemon
+			err = api.ErrGone
+		}
+		return daemonFailure(err)
 	}
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -163,7 +169,7 @@ func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 	defer cancel()
 	var asking sync.WaitGroup
 	asking.Go(func() { w.ask(ctx) })
-	err = cl.Events(ctx, "/api/approvals/watch", 0, w.event)
+	err = w.follow(ctx)
 	if ctx.Err() != nil {
 		err = exitStatus(128 + int(unix.SIGINT))
 	}
@@ -173,10 +179,57 @@ func (p *program) watchApprovals(c *cli.Context, cl *api.Client) error {
 	if _, ok := errors.AsType[exitStatus](err); ok {
 		return err
 	}
-	if err == nil {
-		err = api.ErrCut
-	}
 	return daemonFailure(err)
+}
+
+// comeBack is how often a watcher looks whether the daemon is there again.
+const comeBack = time.Second
+
+// follow takes the questions of the daemon until ctx ends. One that was stopped or
+// killed is waited for: its questions are there again when it is. A daemon that is not
+// there at first, or that refuses, is an error.
+func (w *watcher) follow(ctx context.Context) error {
+	for {
+		err := w.cl.Events(ctx, "/api/approvals/watch", 0, w.event)
+		_, refused := errors.AsType[*api.Fault](err)
+		if ctx.Err() != nil || refused || !w.begun() {
+			return err
+		}
+		if w.leave() {
+			fmt.Fprintln(w.tty, "\nsbx: the daemon is gone; waiting until it is there again, Ctrl-C ends")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(comeBack):
+		}
+	}
+}
+
+// begun reports whether the daemon was there once.
+func (w *watcher) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.opened
+}
+
+func (w *watcher) connected() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.here
+}
+
+// leave forgets the questions of a daemon that is gone, and reports whether it was there
+// until now.
+func (w *watcher) leave() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.here
+	w.here, w.waiting = false, nil
+	if was {
+		_ = w.tty.SetReadDeadline(time.Unix(1, 0)) // one may be being shown
+	}
+	return was
 }
 
 // event takes what the daemon tells.
@@ -185,6 +238,11 @@ func (w *watcher) event(kind string, data []byte) error {
 	defer w.mu.Unlock()
 	switch kind {
 	case api.EventOpen: // from here on questions wait for who is here
+		if w.here = true; w.opened {
+			fmt.Fprintln(w.tty, "sbx: the daemon is there again; waiting for questions")
+			break
+		}
+		w.opened = true
 		fmt.Fprintln(w.tty, "sbx: waiting for questions; y allows, n denies, a/p/u always (session, project, user), s skips, m MODE switches the session's mode, m or Shift+Tab to the next")
 	case "question":
 		var q agentloop.PendingQuestion
@@ -252,7 +310,9 @@ func (w *watcher) ask(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			fmt.Fprintln(w.tty, "\nsbx: answered elsewhere, or expired")
+			if w.connected() {
+				fmt.Fprintln(w.tty, "\nsbx: answered elsewhere, or expired")
+			}
 			continue
 		case err != nil:
 			return

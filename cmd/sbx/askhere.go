@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,8 +46,12 @@ func (p *program) askHere(ctx context.Context, text json.RawMessage) (api.Answer
 	fmt.Fprintf(tty, "sbx: allow it? %s ", keys)
 	answer := make([]byte, 64) // a terminal gives one line at a time
 	n, err := tty.Read(answer)
+	if errors.Is(context.Cause(ctx), api.ErrSettled) {
+		fmt.Fprintln(tty, "\nsbx: answered elsewhere, or expired")
+		return deny, false
+	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(tty, "\nsbx: answered elsewhere")
+		fmt.Fprintln(tty, "\nsbx: not answered: the call has ended")
 		return deny, false
 	}
 	if err != nil {

@@ -2,18 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
 )
 
-func auditFlags() []cli.Flag {
+// auditFilters are the flags that select rows.
+func auditFilters() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "session", Usage: "rows of the session `ID`"},
 		&cli.StringFlag{Name: "call", Usage: "rows of the call `ID`"},
@@ -21,20 +26,32 @@ func auditFlags() []cli.Flag {
 		&cli.StringFlag{Name: "verdict", Usage: "rows with the `VERDICT` allow, ask or deny"},
 		&cli.StringFlag{Name: "status", Usage: "rows with the `STATUS`, such as ok, fail, deny, blocked"},
 		&cli.StringFlag{Name: "since", Usage: "rows not older than `TIME`: 2h, 30m, or 2006-01-02T15:04:05Z"},
+		&cli.StringFlag{Name: "until", Usage: "rows older than `TIME`, written as that of --since"},
 		&cli.StringFlag{Name: "text", Usage: "rows with all `WORDS` in arguments, output or reason"},
+	}
+}
+
+func auditFlags() []cli.Flag {
+	return append(auditFilters(),
 		&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N` rows"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each row"},
-		socketFlag(),
-	}
+		socketFlag())
 }
 
 func auditCommand(p *program) *cli.Command {
 	return &cli.Command{
-		UsageText: examples("sbx audit --since 2h", "sbx audit --verdict deny --json", "sbx audit --text 'git push'", "sbx audit verify"),
+		UsageText: examples("sbx audit --since 2h", "sbx audit --verdict deny --json", "sbx audit --text 'git push'",
+			"sbx audit export --since 24h >audit.jsonl", "sbx audit verify"),
 		Description: "Shows the newest rows of the daemon's audit log, oldest of them first. You see your own;\n" +
 			"root and the admin group see all.",
 		Flags: auditFlags(),
 		Subcommands: []*cli.Command{
+			{Name: "export", Usage: "write all rows as JSON lines whose hashes can be checked",
+				UsageText:   examples("sbx audit export >audit.jsonl", "sbx audit export --since 24h --status deny --output denied.jsonl"),
+				Description: "Writes every row that the filters select, the oldest first, as docs/audit.md says.",
+				Flags: append(auditFilters(),
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "into the new `FILE`, mode 0600", TakesFile: true}, socketFlag()),
+				Action: p.auditExport},
 			{Name: "verify", Usage: "check that no row was changed, removed or added",
 				UsageText: examples("sbx audit verify", "sbx audit verify --anchor 1042:9f86d0..."),
 				Flags: []cli.Flag{
@@ -53,19 +70,11 @@ func auditCommand(p *program) *cli.Command {
 
 // audit prints rows.
 func (p *program) audit(c *cli.Context) error {
-	v := url.Values{"newest": {"1"}}
-	for _, name := range []string{"session", "call", "tool", "verdict", "status", "text"} {
-		if c.IsSet(name) {
-			v.Set(name, c.String(name))
-		}
+	v, err := auditFilter(c)
+	if err != nil {
+		return err
 	}
-	if c.IsSet("since") {
-		since, err := sinceTime(c.String("since"), time.Now())
-		if err != nil {
-			return err
-		}
-		v.Set("since", since.UTC().Format(time.RFC3339Nano))
-	}
+	v.Set("newest", "1")
 	rows, err := p.auditRows(c, v, c.Int("limit"))
 	if err != nil {
 		return err
@@ -81,6 +90,74 @@ func (p *program) audit(c *cli.Context) error {
 		}
 	}
 	return nil
+}
+
+// auditFilter is what the flags of auditFilters select.
+func auditFilter(c *cli.Context) (url.Values, error) {
+	v := url.Values{}
+	for _, name := range []string{"session", "call", "tool", "verdict", "status", "text"} {
+		if c.IsSet(name) {
+			v.Set(name, c.String(name))
+		}
+	}
+	for _, name := range []string{"since", "until"} {
+		if c.IsSet(name) {
+			at, err := sinceTime(name, c.String(name), time.Now())
+			if err != nil {
+				return nil, err
+			}
+			v.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return v, nil
+}
+
+// auditExport writes rows as the daemon exports them, byte by byte: the hashes are of
+// them. On a terminal what that would obey is escaped.
+func (p *program) auditExport(c *cli.Context) (err error) {
+	if c.Args().Present() {
+		return misuse("rows are selected by flags; --output FILE names a file", "unknown argument %q", c.Args().First())
+	}
+	v, err := auditFilter(c)
+	if err != nil {
+		return err
+	}
+	to := &exportWriter{to: p.stdout}
+	if path := c.String("output"); path != "" {
+		f, openErr := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		if openErr != nil {
+			return &failure{code: exitSandbox, stage: "output", hint: "name a file that does not exist", err: openErr}
+		}
+		defer func() {
+			if err = errors.Join(err, f.Close()); err != nil {
+				_ = os.Remove(path) // a part is not what was asked for
+			}
+		}()
+		to.to = f
+	} else if out, ok := p.stdout.(*os.File); ok && isTerminal(int(out.Fd())) {
+		safe := &safeWriter{to: p.stdout}
+		defer func() { err = errors.Join(err, safe.flush()) }()
+		to.to = safe
+	}
+	cl := p.client(c)
+	defer cl.Close()
+	err = cl.ExportAudit(c.Context, v, to)
+	if to.err != nil {
+		return &failure{code: exitSandbox, stage: "output", hint: "see that it can be written; the rows are not all there", err: to.err}
+	}
+	return daemonFailure(err)
+}
+
+// exportWriter tells errors of what is written to from those of what is read.
+type exportWriter struct {
+	to  io.Writer
+	err error
+}
+
+func (w *exportWriter) Write(b []byte) (int, error) {
+	n, err := w.to.Write(b)
+	w.err = err
+	return n, err
 }
 
 // auditRows fetches pages until there are limit rows or no more.
@@ -105,8 +182,8 @@ func (p *program) auditRows(c *cli.Context, v url.Values, limit int) ([]agentloo
 	}
 }
 
-// sinceTime reads a time before now, or a date.
-func sinceTime(text string, now time.Time) (time.Time, error) {
+// sinceTime reads a time before now, or a date, of a flag.
+func sinceTime(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
@@ -115,7 +192,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, misuse("as in 2h, 30m, 2006-01-02 or 2006-01-02T15:04:05Z", "--since %q is no time", text)
+	return time.Time{}, misuse("as in 2h, 30m, 2006-01-02 or 2006-01-02T15:04:05Z", "--%s %q is no time", flag, text)
 }
 
 // auditLine is one row for people.

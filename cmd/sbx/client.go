@@ -2,10 +2,12 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"sandboxd/cmd/sandboxd/api"
 )
@@ -83,6 +85,9 @@ func daemonFailure(err error) error {
 	}
 	if e, ok := errors.AsType[*api.UnreachableError](err); ok {
 		return &failure{code: exitSandbox, stage: "daemon", hint: e.Hint, err: err}
+	}
+	if errors.Is(err, api.ErrGone) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) {
+		return &failure{code: exitSandbox, stage: "daemon", hint: "sbx daemon status; sbx daemon start starts it again", err: api.ErrGone}
 	}
 	if errors.Is(err, api.ErrCut) {
 		return &failure{code: exitSandbox, stage: "daemon", hint: "the daemon was stopped or killed, and the command with it; sbx daemon status", err: err}

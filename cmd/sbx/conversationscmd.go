@@ -112,9 +112,9 @@ func (p *program) conversationExport(c *cli.Context) (err error) {
 		if _, err := d.Conversation(c.Context, id); err != nil {
 			return daemonFailure(err)
 		}
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return &failure{code: exitSandbox, stage: "output", hint: "name a file that does not exist", err: err}
+		f, openErr := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		if openErr != nil {
+			return &failure{code: exitSandbox, stage: "output", hint: "name a file that does not exist", err: openErr}
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		to.to = f

@@ -69,7 +69,7 @@ func report(stderr io.Writer, err error) {
 		fmt.Fprintf(stderr, "sbx: denied: %s\nsbx: by: %s\nsbx: to allow: %s\n", oneLine(r.what), oneLine(r.by), oneLine(r.toAllow))
 		return
 	}
-	fmt.Fprintf(stderr, "sbx: error: %s\n", oneLine(err.Error()))
+	fmt.Fprintf(stderr, "sbx: error: %s\n", oneLine(api.OneLine(err.Error())))
 	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
 		fmt.Fprintf(stderr, "sbx: hint: %s\n", oneLine(f.hint))
 	}

@@ -32,7 +32,7 @@ func (p *program) permissionsUsage(c *cli.Context) error {
 	if err := noOperands(c, "--unused lists the rules that decided nothing"); err != nil {
 		return err
 	}
-	since, err := sinceTime(c.String("since"), time.Now())
+	since, err := sinceTime("since", c.String("since"), time.Now())
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,10 @@ func (s *Server) answerApproval(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if name := r.Header.Get("User-Agent"); name == clientAgent {
+	switch name := r.Header.Get("User-Agent"); name {
+	case WatchAnswerer, AgentAnswerer:
+		answer.By = name
+	case clientAgent:
 		answer.By = "sbx approve"
 		if q.Answer == "deny" {
 			answer.By = "sbx deny"

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,10 +20,22 @@ import (
 // clientAgent tells the daemon that a person uses sbx.
 const clientAgent = "sbx"
 
+// Answerers are the programs of sbx at which a person stays and answers; the record of
+// an answer names them.
+const (
+	WatchAnswerer = clientAgent + " approvals --watch"
+	AgentAnswerer = clientAgent + " agent"
+)
+
+// AnswersAs says at which of the Answerers the person is. It is called before the first
+// request.
+func (c *Client) AnswersAs(answerer string) { c.agent = answerer }
+
 // Client talks to a daemon over its socket. It is safe for concurrent use.
 type Client struct {
 	path  string
 	build string
+	agent string // who answers; empty: a command for one answer
 	http  *http.Client
 }
 
@@ -119,7 +132,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any, header h
 	}
 	r.Header.Set(Header, Version)
 	r.Header.Set(BuildHeader, c.build)
-	r.Header.Set("User-Agent", clientAgent)
+	r.Header.Set("User-Agent", cmp.Or(c.agent, clientAgent))
 	answer, err := c.http.Do(r)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {

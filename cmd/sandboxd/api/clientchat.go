@@ -113,6 +113,17 @@ func (c *Client) ExportConversation(ctx context.Context, id, format string, to i
 	return err
 }
 
+// ExportAudit writes the rows of the audit log that the filters select, as JSON lines.
+func (c *Client) ExportAudit(ctx context.Context, filters url.Values, to io.Writer) error {
+	answer, err := c.do(ctx, "GET", "/api/audit/export?"+filters.Encode(), nil, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(to, answer.Body)
+	return err
+}
+
 // ForkConversation copies one up to entry at, or all of it, and returns the copy's head.
 func (c *Client) ForkConversation(ctx context.Context, id string, at int64) (agentloop.Conversation, error) {
 	var out agentloop.Conversation

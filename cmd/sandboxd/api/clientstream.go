@@ -31,9 +31,16 @@ type StreamIO struct {
 	// read from then on, so that who is asked can answer at the same terminal.
 	Started func()
 	// Question shows a question about this call. It returns the answer, or false
-	// when ctx ended first: somebody else answered.
+	// when ctx ended first: by [ErrSettled] if somebody else answered.
 	Question func(ctx context.Context, question json.RawMessage) (AnswerRequest, bool)
 }
+
+// ErrSettled is the cause when a question needs no answer any more: somebody else gave
+// one, or its time is over.
+var ErrSettled = errors.New("the question is settled")
+
+// ErrGone reports that the daemon went away in the middle of its answer.
+var ErrGone = errors.New("the daemon was stopped or killed in the middle of its answer")
 
 // ErrCut reports that the daemon went away before the call had ended.
 var ErrCut = errors.New("the connection to the daemon ended before the command did")
@@ -68,7 +75,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body any, stre
 		return StreamResult{}, fault(CodeVersion, "install sbx and sandboxd of one version", "the daemon does not stream")
 	}
 	s := &clientStream{stream: newStream(conn, bufio.NewReaderSize(conn, 64<<10), []FrameType{FrameStdin}, []FrameType{FrameStdout, FrameStderr}),
-		io: streams, questions: map[string]context.CancelFunc{}, begun: make(chan struct{})}
+		io: streams, questions: map[string]context.CancelCauseFunc{}, begun: make(chan struct{})}
 	s.alive = aliveTime
 	s.begin = sync.OnceFunc(func() {
 		if streams.Started != nil {
@@ -88,7 +95,7 @@ type clientStream struct {
 	begin  func()
 
 	mu        sync.Mutex
-	questions map[string]context.CancelFunc
+	questions map[string]context.CancelCauseFunc
 	asking    sync.WaitGroup
 }
 
@@ -167,7 +174,7 @@ func (s *clientStream) question(ctx context.Context, q StreamQuestion) {
 	defer s.mu.Unlock()
 	if q.Settled {
 		if end, ok := s.questions[q.ID]; ok {
-			end()
+			end(ErrSettled)
 			delete(s.questions, q.ID)
 		}
 		return
@@ -175,7 +182,7 @@ func (s *clientStream) question(ctx context.Context, q StreamQuestion) {
 	if s.io.Question == nil {
 		return
 	}
-	ask, end := context.WithCancel(ctx)
+	ask, end := context.WithCancelCause(ctx)
 	s.questions[q.ID] = end
 	text := append(json.RawMessage(nil), q.Question...)
 	s.asking.Go(func() {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // Fault is an error as it is sent: {"error":{"text":...,"hint":...,"code":...}}.
@@ -83,7 +85,22 @@ func statusOf(c Code) int {
 }
 
 func fault(code Code, hint, format string, args ...any) *Fault {
-	return &Fault{Code: code, Hint: hint, Text: fmt.Sprintf(format, args...)}
+	return &Fault{Code: code, Hint: hint, Text: OneLine(fmt.Sprintf(format, args...))}
+}
+
+// OneLine puts errors that were joined, a line each, into one line. What is said twice
+// stands there once.
+func OneLine(text string) string {
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	var parts []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(strings.TrimSpace(line), ";"); line != "" && !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // faultBody is the whole answer.
@@ -96,7 +113,7 @@ func asFault(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
-	return &Fault{Code: CodeInternal, Text: err.Error()}
+	return &Fault{Code: CodeInternal, Text: OneLine(err.Error())}
 }
 
 // writeFault answers with an error, once.

@@ -50,6 +50,7 @@ func routes() []route {
 		{"GET", "/api/approvals/{id}", (*Server).getApproval},
 		{"POST", "/api/approvals/{id}", (*Server).answerApproval},
 		{"GET", "/api/audit", (*Server).audit},
+		{"GET", "/api/audit/export", (*Server).auditExport},
 		{"GET", "/api/audit/verify", (*Server).auditVerify},
 		{"POST", "/api/daemon/reload", (*Server).reload},
 		{"POST", "/api/daemon/stop", (*Server).stop},

@@ -12,8 +12,8 @@ import (
 	"sandboxd/agentloop"
 )
 
-// maxWholeReads bounds the requests of one uid that read a conversation from its
-// first entry to its last. Each holds one page of it.
+// maxWholeReads bounds the requests of one uid that read a conversation, or the audit
+// log, from its first entry to its last. Each holds one page of it.
 const maxWholeReads = 2
 
 // wholeReads counts them by uid. The zero value is ready, and safe for concurrent use.
@@ -27,7 +27,7 @@ func (w *wholeReads) begin(uid int) (done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of[uid] >= maxWholeReads {
-		return nil, fault(CodeBusy, "try again when one of them is over", "uid %d reads %d whole conversations already", uid, maxWholeReads)
+		return nil, fault(CodeBusy, "try again when one of them is over", "uid %d reads %d whole conversations or logs already", uid, maxWholeReads)
 	}
 	if w.of == nil {
 		w.of = map[int]int{}
@@ -70,9 +70,10 @@ func (s *Server) entries(ctx context.Context, id string) entrySeq {
 
 // sendWhole sends an answer while it is made. An error before its first bytes went out
 // is answered; after them the connection breaks, so that nobody takes a part for the
-// whole.
+// whole. The client has the time for an answer for each piece of it.
 func sendWhole(w http.ResponseWriter, kind string, write func(io.Writer) error) error {
 	h := w.Header()
+	freeTimes(w)
 	out := &startedWriter{w: w}
 	b := bufio.NewWriterSize(out, 64<<10)
 	h.Set("Content-Type", kind)
@@ -90,12 +91,13 @@ func sendWhole(w http.ResponseWriter, kind string, write func(io.Writer) error) 
 
 // startedWriter knows whether anything was written.
 type startedWriter struct {
-	w       io.Writer
+	w       http.ResponseWriter
 	started bool
 }
 
 func (s *startedWriter) Write(b []byte) (int, error) {
 	s.started = true
+	answerTime(s.w)
 	return s.w.Write(b)
 }
 
