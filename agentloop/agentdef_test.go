@@ -57,7 +57,7 @@ func TestBadDefinitionsHaveOneErrorWithItsPlace(t *testing.T) {
 		{"- a\n- b\n", 2, "field: value"},
 		{"name: x\n", 0, ""},
 		{strings.Repeat(" ", 100) + "name: x\n", 1, "nested too deep"},
-		{"name: x\ndescription: " + strings.Repeat("y", maxAgentHead) + "\n", 1, "bytes"},
+		{"name: x\ndescription: " + strings.Repeat("y", maxFrontMatter) + "\n", 1, "bytes"},
 	} {
 		_, err := ParseAgentDef("dir/x.md", []byte("---\n"+tt.head+"---\nprompt\n"))
 		bad, ok := errors.AsType[*AgentDefError](err)

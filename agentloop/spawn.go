@@ -238,7 +238,7 @@ func (p *spawn) begin(ctx context.Context) (said []string, err error) {
 	if chain.Blocked {
 		return nil, fmt.Errorf("hook %s blocked the sub-agent: %s", chain.By, chain.Reason)
 	}
-	started := SubagentStarted{Agent: c.path, Type: c.kind, Description: clip(p.parent.o.Session.masked(p.r.Description), maxAgentHead), Mode: p.mode.String(), Wanted: p.wanted,
+	started := SubagentStarted{Agent: c.path, Type: c.kind, Description: clip(p.parent.o.Session.masked(p.r.Description), maxFrontMatter), Mode: p.mode.String(), Wanted: p.wanted,
 		Model: p.config.Model, Session: p.s.id}
 	if err := p.record(ctx, started); err != nil {
 		return nil, err

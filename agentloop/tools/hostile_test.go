@@ -104,3 +104,27 @@ func TestSearchesPassOverWhatIsNoFile(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 }
+
+// Edits that make more and more of a text are refused before they fill the memory.
+func TestEditsThatGrowAreBounded(t *testing.T) {
+	w := newWorld(t, nil)
+	w.read("a.txt")
+	var doubling []any
+	for range 200 {
+		doubling = append(doubling, map[string]any{"old_string": "o", "new_string": "oo", "replace_all": true})
+	}
+	began := time.Now()
+	for _, n := range []int{23, 200} { // 16 MiB, and more than there is
+		w.refused("larger than 10485760 bytes; nothing was changed", "file_edit", policy.Args{"file_path": "a.txt", "edits": doubling[:n]})
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if got := w.content("a.txt"); got != "one\ntwo\nthree\n" {
+		t.Errorf("content %.100q", got)
+	}
+	w.ok("file_edit", policy.Args{"file_path": "a.txt", "edits": doubling[:10]})
+	if got := w.content("a.txt"); got != strings.Replace(strings.Replace("one\ntwo\nthree\n", "o", strings.Repeat("o", 1024), 1), "two", "tw"+strings.Repeat("o", 1024), 1) {
+		t.Errorf("honest use: %d bytes", len(got))
+	}
+}

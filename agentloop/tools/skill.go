@@ -48,7 +48,7 @@ func (t skillTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 	if err != nil {
 		return "", err
 	}
-	_, body, _ := cutFrontMatter(a.Text)
+	_, body, _ := agentloop.CutFrontMatter(a.Text)
 	return k.intro() + strings.TrimLeft(body, "\n"), nil
 }
 

@@ -1,10 +1,12 @@
 package tools
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sandboxd/agentloop"
 	"sandboxd/policy"
@@ -149,6 +151,39 @@ func TestSkillsThatCannotBeUsed(t *testing.T) {
 	w.refused("at most 65536 are loaded", "load_skill", policy.Args{"name": "huge"})
 	if got := w.ok("load_skill", policy.Args{"name": "review"}); !strings.Contains(got, "Do review") || strings.Contains(got, "checkout") {
 		t.Errorf("loaded %q", got)
+	}
+}
+
+// A front matter makes no more of itself than it is: the daemon of all users reads it.
+func TestFrontMatterOfASkillIsNotExpanded(t *testing.T) {
+	bomb := "allowed-tools:\n- &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 25; i++ {
+		bomb += fmt.Sprintf("- &a%d [%s*a%d]\n", i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 9), i-1)
+	}
+	w := skillWorld(t, nil)
+	for name, head := range map[string]string{
+		"lists": bomb, "tables": "description:\n  <<: &a {x: 1}\n", "alias": "description: &a x\nallowed-tools: *a\n", "itself": "description: &a [*a]\n",
+		"brackets": "description: " + strings.Repeat("[", 8000) + "\n", "dashes": strings.Repeat("- ", 4000) + "x\n", "long": "description: " + strings.Repeat("x", 12<<10) + "\n",
+		"tag": "description: !!binary aGk=\n",
+	} {
+		w.file(".claude/skills/"+name+"/SKILL.md", "---\nname: "+name+"\n"+head+"---\nDo it.\n")
+	}
+	w.file(".claude/skills/odd/SKILL.md", "---\nname: odd\ndescription: >\n  Odd, and\n  fine.\nallowed-tools: [Read, 'Bash(git *)']\nmetadata:\n  any: [thing]\n---\nDo it.\n")
+	began := time.Now()
+	list := Skills(t.Context(), w.s)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for _, name := range []string{"lists", "tables", "alias", "itself", "brackets", "dashes", "long", "tag"} {
+		if !strings.Contains(list, "- "+name+": cannot be used: ") {
+			t.Errorf("%s is used:\n%s", name, list)
+		}
+	}
+	if !strings.Contains(list, "- odd (of this checkout): Odd, and fine.") {
+		t.Errorf("an honest one is not:\n%s", list)
+	}
+	if got := w.ok("load_skill", policy.Args{"name": "odd"}); !strings.Contains(got, "(Read, Bash(git *))") {
+		t.Errorf("loaded: %s", got)
 	}
 }
 

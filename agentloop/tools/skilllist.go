@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
@@ -165,47 +164,36 @@ func headOf(d *os.File, name string, resolve uint64) (skill, bool) {
 
 // parse reads the front matter at the beginning of text.
 func (k *skill) parse(text string) error {
-	head, _, ok := cutFrontMatter(text)
+	head, _, ok := agentloop.CutFrontMatter(text)
 	if !ok {
 		return errors.New("no front matter (---) with name and description")
 	}
-	var fields struct {
-		Name         string `yaml:"name"`
-		Description  string `yaml:"description"`
-		AllowedTools any    `yaml:"allowed-tools"`
+	fields, err := agentloop.ParseFrontMatter(head)
+	if err != nil {
+		return err
 	}
-	if err := yaml.Unmarshal([]byte(head), &fields); err != nil {
-		return errors.New("front matter: " + firstLine(err.Error()))
-	}
-	if fields.Name != "" && fields.Name != k.name {
-		return fmt.Errorf("its name is %q and its directory %q", clip(fields.Name, maxSkillName), k.name)
-	}
-	k.description = oneLine(fields.Description)
-	switch v := fields.AllowedTools.(type) {
-	case string:
-		for _, t := range strings.Split(v, ",") {
-			k.allowed = append(k.allowed, oneLine(t))
+	name := ""
+	for _, f := range fields {
+		switch f.Name {
+		case "name":
+			name, err = f.Text()
+		case "description":
+			k.description, err = f.Text()
+		case "allowed-tools":
+			k.allowed, err = f.List()
 		}
-	case []any:
-		for _, t := range v {
-			k.allowed = append(k.allowed, fmt.Sprint(t))
+		if err != nil {
+			return fmt.Errorf("front matter: %s: %w", f.Name, err)
 		}
+	}
+	if name != "" && name != k.name {
+		return fmt.Errorf("its name is %q and its directory %q", clip(name, maxSkillName), k.name)
+	}
+	k.description = oneLine(k.description)
+	for i := range k.allowed {
+		k.allowed[i] = oneLine(k.allowed[i])
 	}
 	return nil
-}
-
-// cutFrontMatter splits a text that begins with a block between lines of ---.
-func cutFrontMatter(text string) (head, body string, ok bool) {
-	text = strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), "\uFEFF")
-	rest, ok := strings.CutPrefix(text, "---\n")
-	if !ok {
-		return "", text, false
-	}
-	head, body, ok = strings.Cut(rest, "\n---\n")
-	if !ok {
-		head, ok = strings.CutSuffix(rest, "\n---")
-	}
-	return head, body, ok
 }
 
 // validSkillName says whether a name can be one: it never leads out of its directory.
@@ -235,9 +223,4 @@ func clip(s string, limit int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + "..."
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
 }

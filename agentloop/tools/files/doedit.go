@@ -35,6 +35,10 @@ func applyEdits(text string, edits []Edit) (result string, replaced int, err err
 		case n > 1 && !e.All && e.Count == 0:
 			return "", 0, fmt.Errorf("%sold_string is %d times in the file: give more of the text around it, or set replace_all; nothing was changed", where, n)
 		}
+		// Before it is made: a few dozen edits that each double a text fill any memory.
+		if size := len(result) + n*(len(e.New)-len(e.Old)); size > max(MaxWholeFile, len(result)) {
+			return "", 0, fmt.Errorf("%sit would make the file larger than %d bytes; nothing was changed", where, MaxWholeFile)
+		}
 		result = strings.ReplaceAll(result, e.Old, e.New)
 		replaced += n
 	}
