@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"sandboxd/agentloop"
@@ -13,43 +12,15 @@ import (
 
 // conversationOp is one write that waits for the disk.
 type conversationOp struct {
-	run   func(ctx context.Context, tx *sql.Tx) error
-	state atomic.Int32 // opWaiting, opTaken or opLeft
-	done  chan error
+	waiting
+	run func(ctx context.Context, tx *sql.Tx) error
 }
 
 // do hands the op to the writer and waits for its commit. A cancelled ctx ends the
 // wait in the queue only.
 func (s *Conversations) do(ctx context.Context, run func(context.Context, *sql.Tx) error) error {
-	o := &conversationOp{run: run, done: make(chan error, 1)}
-	select {
-	case <-s.closing:
-		return ErrClosed
-	default:
-	}
-	select {
-	case s.ops <- o:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return ErrClosed
-	}
-	select {
-	case err := <-o.done:
-		return err
-	case <-ctx.Done():
-		if o.state.CompareAndSwap(opWaiting, opLeft) {
-			return ctx.Err()
-		}
-		return <-o.done
-	case <-s.closed:
-		select {
-		case err := <-o.done:
-			return err
-		default:
-			return ErrClosed
-		}
-	}
+	o := &conversationOp{waiting: newWaiting(), run: run}
+	return await(ctx, s.ops, o, s.closing, s.closed)
 }
 
 // retainEvery is how often the retention is applied at least, retainBytes after how

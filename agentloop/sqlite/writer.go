@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"sandboxd/agentloop"
@@ -15,20 +14,13 @@ import (
 // wait in the queue; more wait in their callers.
 const maxBatch = 512
 
-// op is one write that waits for the disk.
+// op is one write of the audit log that waits for the disk.
 type op struct {
+	waiting
 	run func(ctx context.Context, t *transaction) error
 	// alone asks for a transaction of its own.
 	alone bool
-	state atomic.Int32 // opWaiting, opTaken or opLeft
-	done  chan error
 }
-
-const (
-	opWaiting = iota
-	opTaken   // by the writer: it is done whether its caller waits or not
-	opLeft    // by its caller, before the writer came to it
-)
 
 // transaction is what an op may use.
 type transaction struct {
@@ -57,35 +49,8 @@ func (t *transaction) exec(ctx context.Context, query string, args ...any) (sql.
 
 // do hands the op to the writer and waits for its commit.
 func (s *Store) do(ctx context.Context, alone bool, run func(context.Context, *transaction) error) error {
-	o := &op{run: run, alone: alone, done: make(chan error, 1)}
-	select {
-	case <-s.closing:
-		return ErrClosed
-	default:
-	}
-	select {
-	case s.ops <- o:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return ErrClosed
-	}
-	select {
-	case err := <-o.done:
-		return err
-	case <-ctx.Done():
-		if o.state.CompareAndSwap(opWaiting, opLeft) {
-			return ctx.Err()
-		}
-		return <-o.done // it is being written: what becomes of it is known soon
-	case <-s.closed:
-		select {
-		case err := <-o.done:
-			return err
-		default:
-			return ErrClosed // it was put into the queue after the last look
-		}
-	}
+	o := &op{waiting: newWaiting(), run: run, alone: alone}
+	return await(ctx, s.ops, o, s.closing, s.closed)
 }
 
 // write is the one goroutine that changes the database. It ends after Close, when

@@ -31,14 +31,17 @@ const sharedDir = "/var/cache/sandboxd"
 var stateKinds = []struct {
 	state   bool   // below the state directory, else below a cache directory
 	pattern string // an entry each; names that differ in a last extension only are one
+	lasting bool   // is no cache: it goes with --all only
 }{
-	{false, "homes/*"}, // private homes with their caches, one for each workspace
-	{false, "plans/*"}, // what was found readable on this host
-	{false, "*.bpf"},   // compiled system call filters
-	{false, "host-*"},  // what this host can enforce
-	{true, "outputs/*"},
-	{true, "guards/*.dirs"}, // directories as the last run left them
-	{true, "kept/*"},        // files that were moved aside after a run
+	{false, "homes/*", false}, // private homes with their caches, one for each workspace
+	{false, "plans/*", false}, // what was found readable on this host
+	{false, "*.bpf", false},   // compiled system call filters
+	{false, "host-*", false},  // what this host can enforce
+	{true, "outputs/*", false},
+	{true, "guards/*.dirs", false}, // directories as the last run left them
+	{true, "kept/*", false},        // files that were moved aside after a run
+	{true, "notes/*.json", true},   // of agents, one file for each conversation
+	{true, "memory/*.json", true},  // the same for each workspace
 }
 
 // kept is one entry of our state.
@@ -47,6 +50,8 @@ type kept struct {
 	names []string // below dir: the entry, and what is noted about it
 	bytes int64
 	used  time.Time
+	// lasting is that of its kind.
+	lasting bool
 }
 
 // cleanObject is the answer of sbx clean --json.
@@ -63,10 +68,10 @@ func cleanCommand(p *program) *cli.Command {
 	return &cli.Command{
 		UsageText: examples("sbx clean", "sbx clean --age 1h --dry-run", "sbx clean --all"),
 		Description: "Removes what sbx keeps in its state and cache directories: entries that were not\n" +
-			"used for 30 days, then the oldest until 4 GiB are left. A run that is going on\n" +
-			"loses its home with --all.",
+			"used for 30 days, then the oldest until 4 GiB are left. The notes and the memory of\n" +
+			"agents go with --all only. A run that is going on loses its home with --all.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "all", Usage: "remove every entry"},
+			&cli.BoolFlag{Name: "all", Usage: "remove every entry, also notes and memory of agents"},
 			&cli.StringFlag{Name: "age", Usage: "remove what was not used for `TIME` (default: 720h)"},
 			&cli.StringFlag{Name: "size", Usage: "then the oldest until `SIZE` is left (default: 4GiB)"},
 			&cli.BoolFlag{Name: "shared", Usage: "also what root ran as other users (" + sharedDir + ")"},
@@ -174,6 +179,9 @@ func listKept(stateDir string, cacheDirs ...string) ([]kept, error) {
 			if err != nil {
 				return nil, err
 			}
+			for i := range entries {
+				entries[i].lasting = k.lasting
+			}
 			all = append(all, entries...)
 		}
 	}
@@ -231,8 +239,10 @@ func measure(root string) (bytes int64, used time.Time) {
 }
 
 // chooseOld picks the entries that were not used for age, then the oldest ones
-// until at most size bytes are left. Negative bounds mean no bound.
+// until at most size bytes are left. Negative bounds mean no bound. What lasts is not
+// among them.
 func chooseOld(entries []kept, now time.Time, age time.Duration, size int64) []kept {
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e kept) bool { return e.lasting })
 	byAge := slices.SortedStableFunc(slices.Values(entries), func(a, b kept) int { return a.used.Compare(b.used) })
 	left := int64(0)
 	for _, e := range byAge {

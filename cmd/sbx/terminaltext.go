@@ -72,8 +72,9 @@ func (p paint) diff(text string, most int) string {
 		case strings.HasPrefix(line, "@@"):
 			colour = cyan
 		}
+		line = strings.ReplaceAll(line, "\t", "    ") // of all lines, so that they stand in line
 		if colour != "" {
-			line = p.in(colour, strings.ReplaceAll(line, "\t", "    "))
+			line = p.in(colour, line)
 		}
 		b.WriteString("  " + line + "\n")
 	}
