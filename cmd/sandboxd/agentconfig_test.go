@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,18 +87,6 @@ func TestDefaultLimitsOfAgentsAgree(t *testing.T) {
 	for d, told := range map[time.Duration]int{usual: 0, usual + time.Second: 1} {
 		if e := loadAgent(t, "", fmt.Sprintf("[agent.limits]\nsilence = %q\n", d)); len(e.Ignored) != told {
 			t.Errorf("silence = %v: told %v, want %d notes", d, e.Ignored, told)
-		}
-	}
-}
-
-func TestLimitsOfAgentsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/models.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range append(slices.Collect(maps.Values(limitKeys)), "silence", "time", "budget") {
-		if !strings.Contains(string(doc), "`"+key+"`") {
-			t.Errorf("docs/models.md has no %s", key)
 		}
 	}
 }
