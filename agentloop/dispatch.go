@@ -164,6 +164,7 @@ func (h *handling) do(ctx, stop context.Context) {
 		return
 	}
 	defer leave()
+	h.s.wake(ctx)
 	h.hop(hopLoop, h.c.checked)
 	if r := h.c.refusal; r != nil {
 		h.hop(hopPrepare, r.text)

@@ -25,6 +25,9 @@ type SessionRequest struct {
 	// of them, by name.
 	Agent bool
 	Keys  map[string]string
+	// Resumes says that a conversation goes on in the session: its SessionStart hooks
+	// are told so.
+	Resumes bool
 	// Attached says that the session ends with its client; it is kept, and shown.
 	Attached bool
 	// Key marks the session of calls that name none: after a restart it is found by

@@ -56,6 +56,7 @@ type Session struct {
 	closed    string // the reason, once it is
 	idle      chan struct{}
 
+	waking           waking
 	models           sessionModels
 	unsaved          int64 // counts the changes of what the Store keeps
 	partial          bool  // restored, without what of the request is not kept; see Resume

@@ -101,7 +101,11 @@ func (m *Sessions) Create(ctx context.Context, peer Peer, r SessionRequest) (*Se
 		m.forget(peer.UID(), "")
 		return nil, err
 	}
-	s.greeting = m.o.Hooks.Fire(ctx, s, HookEvent{Event: EventSessionStart, Session: s.id, Cwd: s.workspace, Reason: "startup"}).Context
+	source := startNew
+	if r.Resumes {
+		source = startResume
+	}
+	s.start(ctx, source)
 	if err := s.keep(); err != nil && !s.runsUnrecorded(m.o.RunUnrecorded) {
 		m.o.Hooks.DropSession(s)
 		s.release()

@@ -121,6 +121,7 @@ func (m *Sessions) Restore(ctx context.Context) error {
 	return perUser(ctx, kept, func(st SessionState) int { return st.UID }, func(st SessionState) error {
 		s, err := m.restore(context.WithoutCancel(ctx), st)
 		if err == nil {
+			s.waking.asleep.Store(true)
 			m.add(s)
 			return nil
 		}

@@ -93,6 +93,7 @@ func (t *turn) run(ctx context.Context, prompt string) TurnEnd {
 	defer t.stop(nil)
 	live, cancel := t.limits.withDeadline(live)
 	defer cancel()
+	t.s.wake(live)
 	t.events.send(EventTurnStarted, TurnStart{Turn: t.id, Conversation: t.a.ID(), Prompt: prompt, Model: t.a.o.Config.Model, Provider: t.a.o.Provider.Name()})
 	if t.a.o.Context != nil {
 		t.parts = t.a.o.Context(live)

@@ -110,7 +110,7 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.Attached = q.Attached
+	req.Attached, req.Resumes = q.Attached, q.Resume != "" || q.Fork != ""
 	if q.Agent != nil {
 		req.Agent, req.Keys = true, q.Agent.Keys
 	}
