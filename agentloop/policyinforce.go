@@ -67,6 +67,9 @@ type PolicyInForce struct {
 	Warnings []string
 	// Unrecorded is what becomes of calls whose row cannot be written.
 	Unrecorded Unrecorded
+	// Recorded: the Dispatcher of a [LocalSession] has a log, so that secrets are masked
+	// there too.
+	Recorded bool
 }
 
 // Unrecorded says what becomes of a call whose row in the audit log cannot be written.

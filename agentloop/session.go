@@ -90,10 +90,16 @@ type sessionParts struct {
 }
 
 // LocalSession is the session of one command in this process, as in sbx run: no
-// daemon, nothing kept, and only what the configuration says.
+// daemon, nothing kept but what [PolicyInForce.Recorded] says, and only what the
+// configuration says.
 func LocalSession(c Caller, p PolicyInForce) (*Session, error) {
 	s := newSession("local", Peer{Caller: c}, SessionRequest{Cwd: c.Cwd, Environ: c.Environ}, sessionParts{now: time.Now})
-	s.workspace, s.events, s.secrets, s.kept = p.Config.Workspace, nil, nil, nil
+	s.workspace, s.events = p.Config.Workspace, nil
+	if p.Recorded {
+		s.id = NewID("run")
+	} else {
+		s.secrets, s.kept = nil, nil
+	}
 	return s, s.install(p)
 }
 

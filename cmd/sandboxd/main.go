@@ -2,6 +2,7 @@
 //
 //	sandboxd                          serve, in the foreground
 //	sandboxd --group agents           root's daemon, for the members of a group
+//	sandboxd run-log                  write the log of sbx run, which starts it
 //
 // It is started by systemd, by "sbx daemon start" or by hand, and ends by SIGTERM
 // or SIGINT: it takes no new calls, and waits for those that run. SIGHUP reads the
@@ -28,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop/tools"
+	"sandboxd/cmd/sandboxd/api"
 )
 
 // version is set by the Makefile through -ldflags -X; otherwise the go command's
@@ -53,6 +55,9 @@ const (
 
 // run executes one command line. hangups asks for the policies to be read again.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer, hangups <-chan os.Signal) int {
+	if len(args) == 2 && args[1] == api.RunLogCommand {
+		return failed(runLog(ctx, environ, os.Stdin, stdout), stderr)
+	}
 	app := &cli.App{
 		Name: "sandboxd", Usage: "decide, ask, run and remember for sbx",
 		UsageText:       "sandboxd\nsandboxd --group agents --admin-group wheel\nsandboxd --listen 127.0.0.1:7777",
@@ -76,7 +81,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer, 
 			return serve(ctx, o)
 		},
 	}
-	err := app.RunContext(ctx, args)
+	return failed(app.RunContext(ctx, args), stderr)
+}
+
+// failed says what went wrong and returns the exit status.
+func failed(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}

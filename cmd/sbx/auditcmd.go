@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sandboxd/agentloop"
+	"sandboxd/cmd/sandboxd/api"
 )
 
 // auditFilters are the flags that select rows.
@@ -35,7 +36,11 @@ func auditFlags() []cli.Flag {
 	return append(auditFilters(),
 		&cli.IntFlag{Name: "limit", Value: 50, Usage: "at most `N` rows"},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object for each row"},
-		socketFlag())
+		runsFlag(), socketFlag())
+}
+
+func runsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "runs", Usage: "the log of your own sbx run, which a policy with [audit] run = true begins; no daemon is asked"}
 }
 
 func auditCommand(p *program) *cli.Command {
@@ -56,7 +61,7 @@ func auditCommand(p *program) *cli.Command {
 				UsageText: examples("sbx audit verify", "sbx audit verify --anchor 1042:9f86d0..."),
 				Flags: []cli.Flag{
 					&cli.StringSliceFlag{Name: "anchor", Usage: "row SEQ must have the hash HASH: `SEQ:HASH` of a log that was kept elsewhere; may be given again"},
-					&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}, socketFlag(),
+					&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}, runsFlag(), socketFlag(),
 				}, Action: p.auditVerify},
 		},
 		Action: func(c *cli.Context) error {
@@ -165,6 +170,9 @@ func (p *program) auditRows(c *cli.Context, v url.Values, limit int) ([]agentloo
 	if limit < 1 {
 		return nil, misuse("as in --limit 100", "--limit is above zero")
 	}
+	if c.Bool("runs") {
+		return p.runRows(v, limit)
+	}
 	cl := p.client(c)
 	defer cl.Close()
 	var rows []agentloop.AuditRecord
@@ -214,6 +222,17 @@ func auditLine(r agentloop.AuditRecord) string {
 }
 
 func (p *program) auditVerify(c *cli.Context) error {
+	if c.Bool("runs") {
+		anchors, err := api.ParseAnchors(c.StringSlice("anchor"))
+		if err != nil {
+			return daemonFailure(err)
+		}
+		report, err := p.runReport(anchors)
+		if err != nil {
+			return err
+		}
+		return p.verified(c, report)
+	}
 	cl := p.client(c)
 	defer cl.Close()
 	var report agentloop.AuditReport
@@ -224,6 +243,11 @@ func (p *program) auditVerify(c *cli.Context) error {
 	if err := cl.Get(c.Context, path, &report); err != nil {
 		return daemonFailure(err)
 	}
+	return p.verified(c, report)
+}
+
+// verified prints a report and gives the status.
+func (p *program) verified(c *cli.Context, report agentloop.AuditReport) error {
 	if c.Bool("json") {
 		if err := p.writeJSON(report); err != nil {
 			return err

@@ -63,6 +63,7 @@ type job struct {
 	spec    exec.Spec
 	plan    agentloop.Report
 	runner  *exec.Runner
+	log     *runLog // nil: the policy wants none
 	capped  []*cappedWriter
 	// policyWarnings say what a policy file says in vain.
 	policyWarnings []string
@@ -71,6 +72,7 @@ type job struct {
 }
 
 func (j *job) do(ctx context.Context) error {
+	defer func() { j.log.close() }()
 	if err := j.prepare(); err != nil {
 		return j.refused(err)
 	}
@@ -105,6 +107,10 @@ func (j *job) prepare() error {
 	o := agentloop.DispatcherOptions{Runner: j.runner, Host: host}
 	if j.o.json {
 		o.Results = agentloop.NewResultFiles(agentloop.ResultFilesOptions{})
+	}
+	if in.Recorded {
+		j.log = &runLog{p: j.p}
+		o.Audit = j.log
 	}
 	if j.door, err = agentloop.NewDispatcher(o); err != nil {
 		return err

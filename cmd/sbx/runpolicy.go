@@ -44,6 +44,10 @@ func (j *job) loadPolicy(c agentloop.Caller) (agentloop.PolicyInForce, error) {
 	if len(in.Config.Rules) > 0 && !j.o.dryRun {
 		in.Config.Askers = terminalAskers(strings.Join(j.o.argv, " "))
 	}
+	in.Recorded = e.Audit.Run.V && !j.o.dryRun
+	if e.Audit.RunsUnrecorded() {
+		in.Unrecorded = agentloop.UnrecordedRun
+	}
 	in.Grant, err = mergeGrant(e, j.o.grant)
 	return in, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,11 +36,17 @@ func (s *Server) audit(w http.ResponseWriter, r *http.Request) error {
 // filters are the parameters that select rows.
 var filters = []string{"session", "call", "agent", "tool", "verdict", "status", "text", "uid", "since", "until"}
 
-// auditQuery reads the parameters of a query: filters, and more.
+// auditQuery reads the parameters of a peer's query.
 func auditQuery(r *http.Request, more ...string) (agentloop.AuditQuery, error) {
-	v := r.URL.Query()
+	q, err := ParseAuditQuery(r.URL.Query(), more...)
+	q.Viewer = viewer(r)
+	return q, err
+}
+
+// ParseAuditQuery reads the parameters of a query, filters and more, for any viewer.
+func ParseAuditQuery(v url.Values, more ...string) (agentloop.AuditQuery, error) {
 	q := agentloop.AuditQuery{Session: v.Get("session"), Call: v.Get("call"), Agent: v.Get("agent"), Tool: v.Get("tool"),
-		Verdict: v.Get("verdict"), Status: agentloop.Status(v.Get("status")), Text: v.Get("text"), Viewer: viewer(r)}
+		Verdict: v.Get("verdict"), Status: agentloop.Status(v.Get("status")), Text: v.Get("text")}
 	var bad error
 	number := func(name string, to func(int64)) {
 		if text := v.Get(name); text != "" {
@@ -121,7 +128,7 @@ func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) error {
 	case !peerOf(r).Admin:
 		return fault(CodeForbidden, "ask as root or a member of the admin group", "only an admin verifies the log of all users")
 	}
-	known, err := knownAnchors(r.URL.Query()["anchor"])
+	known, err := ParseAnchors(r.URL.Query()["anchor"])
 	if err != nil {
 		return err
 	}
@@ -135,8 +142,8 @@ func (s *Server) auditVerify(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// knownAnchors reads anchors as the log of the daemon writes them: SEQ:HASH.
-func knownAnchors(list []string) ([]agentloop.AuditAnchor, error) {
+// ParseAnchors reads anchors as the log of the daemon writes them: SEQ:HASH.
+func ParseAnchors(list []string) ([]agentloop.AuditAnchor, error) {
 	var out []agentloop.AuditAnchor
 	for _, text := range list {
 		number, hash, _ := strings.Cut(text, ":")
