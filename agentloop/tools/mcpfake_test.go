@@ -37,6 +37,7 @@ func playMCP() {
 
 // rawServers do not keep to the protocol.
 var rawServers = map[string]func(){
+	"floods": playFloods,
 	"rubbish": func() {
 		fmt.Println("Starting up... \x1b[31mready\x1b[0m!")
 		fmt.Fprintln(os.Stderr, "token=sesame-open-12345 loaded")

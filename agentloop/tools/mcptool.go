@@ -33,7 +33,7 @@ func newMCPTool(m *mcpServer, t *mcp.Tool) mcpTool {
 	out := mcpTool{server: m, remote: t.Name, description: clip(strings.Map(printable, t.Description), maxMCPText)}
 	name, ok := toolName(t.Name)
 	out.name = "mcp__" + m.spec.Name + "__" + name
-	schema, err := json.Marshal(t.InputSchema)
+	schema, err := json.Marshal(shownJSON(t.InputSchema))
 	var object struct{ Type any }
 	switch {
 	case !ok:
@@ -169,6 +169,28 @@ func resourceText(c *mcp.ResourceContents) string {
 		return c.Text
 	}
 	return fmt.Sprintf("[a resource: %s, %s, %d bytes: not shown]", c.URI, c.MIMEType, len(c.Blob))
+}
+
+// shownJSON is a value of JSON whose texts have no characters that people do not see:
+// a model reads the descriptions in a schema as it reads that of the tool.
+func shownJSON(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.Map(printable, v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = shownJSON(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, x := range v {
+			out[strings.Map(printable, name)] = shownJSON(x)
+		}
+		return out
+	}
+	return v
 }
 
 // printable drops characters that draw, or hide, something other than themselves.
