@@ -96,6 +96,9 @@ const askTimeout = 120 * time.Second
 // earlier, it waits for the same question. "Always" is kept at once.
 type AskQueue struct {
 	o AskQueueOptions
+	// preview adds what a call would change. It is set by [NewDispatcher], before
+	// anything is asked; nil: nothing is added.
+	preview func(context.Context, *Session, policy.Call, *PendingQuestion)
 
 	mu        sync.Mutex
 	pending   map[string]*question
@@ -239,6 +242,9 @@ func (q *AskQueue) put(ctx context.Context, s, by *Session, asked policy.Questio
 	q.mu.Unlock()
 	w := &question{session: s, by: by, call: asked.Call, done: make(chan struct{})}
 	w.shown = q.describe(by, asked, digest)
+	if q.preview != nil {
+		q.preview(ctx, by, asked.Call, &w.shown)
+	}
 	if by != s {
 		w.shown.Session = s.id
 		w.shown.Why = ShowText("sub-agent "+w.shown.Agent+": ") + w.shown.Why

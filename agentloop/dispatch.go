@@ -72,6 +72,9 @@ func NewDispatcher(o DispatcherOptions) (*Dispatcher, error) {
 	for _, t := range append([]Tool{bashTool{}}, o.Tools...) {
 		d.tools[t.Name()] = t
 	}
+	if o.Asks != nil {
+		o.Asks.preview = d.preview
+	}
 	return d, nil
 }
 

@@ -26,7 +26,7 @@ func (q *AskQueue) describe(s *Session, asked policy.Question, digest string) Pe
 		p.Script, _ = oneText(c.Args, "command", "cmd", "script")
 		p.Shown = ShowText(p.Script)
 	} else {
-		p.Shown = ShowText(p.Tool + " " + string(p.Args))
+		p.Shown = p.Tool + " " + shownArgs(p.Args)
 	}
 	if asked.Reason != nil {
 		p.Reason, _ = policy.ReasonJSON(asked.Reason)
@@ -87,6 +87,7 @@ func storedQuestion(q PendingQuestion, red *Redactor) PendingQuestion {
 	}
 	q.Reason, q.Risk = maskJSON(red, q.Reason), maskJSON(red, q.Risk)
 	q.Why = red.Mask(q.Why)
+	q.Diff, q.NoDiff = "", "" // the content of a file is in that file
 	for _, rule := range q.AlwaysRules {
 		if red.Mask(rule) != rule {
 			q.AlwaysRule, q.AlwaysRules, q.AlwaysAllows = "", nil, nil

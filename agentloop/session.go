@@ -47,7 +47,8 @@ type Session struct {
 	own    []SessionRule
 	// hookVotes: hooks look at calls before they are decided, and may ask.
 	hookVotes atomic.Bool
-	mode      string // set by SetMode; empty: the policy's
+	told      map[string]bool // warnings of runs that its agents were told
+	mode      string          // set by SetMode; empty: the policy's
 	calls     map[string]*liveCall
 	turns     map[string]*liveTurn
 	tools     map[string]Tool // of the session alone, by canonical name

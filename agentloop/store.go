@@ -114,6 +114,11 @@ type PendingQuestion struct {
 	// Shown is the command or the arguments in one line for a terminal, with
 	// control and direction characters escaped.
 	Shown string `json:"shown,omitempty"`
+	// Diff is what the call would change in a file, as a unified diff that is cut
+	// after 16 KiB; NoDiff says why there is none, where there could be one. They
+	// are not kept.
+	Diff   string `json:"diff,omitempty"`
+	NoDiff string `json:"no_diff,omitempty"`
 	// Digest is of tool, arguments and directory: a repetition has the same.
 	Digest string `json:"digest,omitempty"`
 	// Placement is the confinement it would run in, one line.

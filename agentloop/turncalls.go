@@ -184,7 +184,7 @@ func (t *turn) settle(ctx context.Context, u *use, res ToolResult) {
 	if res.StopLoop != "" {
 		t.endWith(TurnEnd{Reason: EndHook, Error: res.StopLoop})
 	}
-	t.events.send(EventTurnResult, TurnResultBlock{CallID: u.block.CallID, Audit: res.Call, Tool: u.block.Tool, Status: res.Status, Text: text, File: file, Diff: res.Diff,
+	t.events.send(EventTurnResult, TurnResultBlock{CallID: u.block.CallID, Audit: res.Call, Tool: u.block.Tool, Status: res.Status, Text: text, File: file, Diff: res.Diff, Error: endedHow(res),
 		Elapsed: res.Elapsed, Verdict: &policy.Decision{CallID: res.Call, Verdict: res.Decision.Verdict, Reason: res.Decision.Reason, Mode: res.Decision.Mode}})
 }
 
@@ -208,7 +208,7 @@ func (t *turn) resultLines(ctx context.Context, u *use, res ToolResult) string {
 	case res.Error != "":
 		add("[error: " + res.Error + "]")
 	}
-	for _, n := range slices.Concat(res.Notes, res.Warnings) {
+	for _, n := range slices.Concat(res.Notes, t.newWarnings(res.Warnings)) {
 		add("[note: " + n + "]")
 	}
 	for _, f := range res.Detected {

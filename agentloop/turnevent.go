@@ -169,7 +169,7 @@ func (e *turnEvents) masked(data any) any {
 	case Message:
 		return shortMessage(maskMessage(e.secrets, d))
 	case TurnResultBlock:
-		d.Text, d.Diff = clip(mask(d.Text), maxEventText), clip(mask(d.Diff), maxEventText)
+		d.Text, d.Diff, d.Error = clip(mask(d.Text), maxEventText), clip(mask(d.Diff), maxEventText), clip(mask(d.Error), maxEventText)
 		return d
 	case TurnRetry:
 		d.Error = mask(d.Error)

@@ -86,7 +86,8 @@ type TurnResultBlock struct {
 	Status  Status           `json:"status"`
 	Text    string           `json:"text"` // what the model is told
 	File    string           `json:"file,omitempty"`
-	Diff    string           `json:"diff,omitempty"` // of a file that was changed
+	Diff    string           `json:"diff,omitempty"`  // of a file that was changed
+	Error   string           `json:"error,omitempty"` // one line: what went wrong
 	Elapsed time.Duration    `json:"elapsed_ns"`
 	Verdict *policy.Decision `json:"decision,omitempty"`
 }

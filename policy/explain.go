@@ -210,7 +210,7 @@ func (r *run) explainAccess(x *explainer, a *access) {
 	case a.verb == effectDelete:
 		x.note(mediumRisk, "removes "+where, "what was not committed is lost")
 	default:
-		x.note(mediumRisk, "writes "+where, "what was in it before is replaced")
+		x.note(mediumRisk, "writes "+where, "what a file of this name holds is replaced")
 	}
 }
 

@@ -64,6 +64,15 @@ func (editTool) Check(args policy.Args) error {
 	return err
 }
 
+// Preview is the change that Call would make.
+func (t editTool) Preview(ctx context.Context, r *agentloop.ToolRun) (path, diff string, err error) {
+	edits, err := editsOf(r.Call.Args)
+	if err != nil {
+		return "", "", err
+	}
+	return t.preview(ctx, r, files.WriteRequest{Edits: edits})
+}
+
 // maxEdits bounds the replacements of one call.
 const maxEdits = 1000
 

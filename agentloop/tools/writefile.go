@@ -44,20 +44,20 @@ func (t writeTool) Call(ctx context.Context, r *agentloop.ToolRun) (string, erro
 	return t.write(ctx, r, files.WriteRequest{Content: &content})
 }
 
+// Preview is the change that Call would make.
+func (t writeTool) Preview(ctx context.Context, r *agentloop.ToolRun) (path, diff string, err error) {
+	content, err := need(r.Call.Args, contentFields...)
+	if err != nil {
+		return "", "", err
+	}
+	return t.preview(ctx, r, files.WriteRequest{Content: &content})
+}
+
 // write changes a file and remembers what it is then.
 func (h helper) write(ctx context.Context, r *agentloop.ToolRun, w files.WriteRequest) (string, error) {
-	path, err := writtenPath(r.Call.Args)
+	_, q, err := writeRequest(r, w)
 	if err != nil {
 		return "", err
-	}
-	q := files.Request{Path: r.Expand(path), Real: r.Decision().Writes, Write: &w}
-	w.Most = r.MaxFileBytes()
-	for _, real := range append(q.Real, q.Path) {
-		if stamp, ok := r.Session.Files().Stamp(real); ok {
-			seen := files.Stamp(stamp)
-			w.Seen = &seen
-			break
-		}
 	}
 	a, err := h.run(ctx, r, q)
 	if err != nil {
@@ -86,4 +86,33 @@ func writeOf(args policy.Args) (path, content string, err error) {
 
 func writtenPath(args policy.Args) (string, error) {
 	return pathOf(args, "file_path", "path", "filePath", "absolute_path", "notebook_path")
+}
+
+// preview tells what write would do.
+func (h helper) preview(ctx context.Context, r *agentloop.ToolRun, w files.WriteRequest) (path, diff string, err error) {
+	w.Dry = true
+	path, q, err := writeRequest(r, w)
+	if err != nil {
+		return "", "", err
+	}
+	a, err := h.run(ctx, r, q)
+	return path, a.Diff, err
+}
+
+// writeRequest is what the helper of a writing call is asked, and the path that the
+// call names.
+func writeRequest(r *agentloop.ToolRun, w files.WriteRequest) (path string, q files.Request, err error) {
+	if path, err = writtenPath(r.Call.Args); err != nil {
+		return "", q, err
+	}
+	q = files.Request{Path: r.Expand(path), Real: r.Decision().Writes, Write: &w}
+	w.Most = r.MaxFileBytes()
+	for _, real := range append(q.Real, q.Path) {
+		if stamp, ok := r.Session.Files().Stamp(real); ok {
+			seen := files.Stamp(stamp)
+			w.Seen = &seen
+			break
+		}
+	}
+	return path, q, nil
 }

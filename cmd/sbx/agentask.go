@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -261,7 +264,11 @@ func writeWhy(tty *os.File, q agentloop.PendingQuestion) {
 		line("script", l)
 	}
 	if q.Script == "" {
-		line("arguments", string(q.Args))
+		writeArgs(tty, q.Args)
+	}
+	if q.Diff != "" {
+		line("change", "all of it:")
+		fmt.Fprint(tty, paint(false).diff(q.Diff, maxWhyLines))
 	}
 	line("agent", q.Agent)
 	line("reason", string(q.Reason))
@@ -274,5 +281,32 @@ func writeWhy(tty *os.File, q agentloop.PendingQuestion) {
 	line("writes", strings.Join(q.Writes, ", "))
 	for _, rule := range q.AlwaysRules {
 		line("always", "would keep "+rule)
+	}
+}
+
+// maxWhyLines bounds one text of a call that is shown whole, in lines.
+const maxWhyLines = 2000
+
+// writeArgs shows each argument of a call, a text in lines as it is.
+func writeArgs(w io.Writer, args json.RawMessage) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(args, &fields) != nil {
+		fmt.Fprintf(w, "sbx: %-10s %s\n", "arguments", oneLine(string(args)))
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		text := string(fields[name])
+		_ = json.Unmarshal(fields[name], &text) // else it stays JSON
+		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		for i, l := range lines[:min(len(lines), maxWhyLines)] {
+			label := oneLine(name)
+			if i > 0 {
+				label = ""
+			}
+			fmt.Fprintf(w, "sbx: %-10s %s\n", label, manyLines(l))
+		}
+		if more := len(lines) - maxWhyLines; more > 0 {
+			fmt.Fprintf(w, "sbx: %-10s ... more lines: %d\n", "", more)
+		}
 	}
 }

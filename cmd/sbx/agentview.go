@@ -307,8 +307,12 @@ func (v *turnView) result(d agentloop.TurnResultBlock) {
 		fmt.Fprint(v.err, v.paint.diff(d.Diff, shownDiffLines))
 	case d.Status == agentloop.StatusOK || c.decided && (d.Status == agentloop.StatusDeny || d.Status == agentloop.StatusBlocked):
 	default:
-		text := strings.TrimSpace(d.Text) // the last line says how it ended
-		v.line("  %s %s", v.paint.in(red, safe(c.tool+": "+string(d.Status), 60)), safe(text[strings.LastIndexByte(text, '\n')+1:], shownWidth))
+		why := d.Error
+		if why == "" { // the last line says how it ended
+			text := strings.TrimSpace(d.Text)
+			why = text[strings.LastIndexByte(text, '\n')+1:]
+		}
+		v.line("  %s %s", v.paint.in(red, safe(c.tool+": "+string(d.Status), 60)), safe(why, 2*shownWidth))
 	}
 	delete(v.calls, d.CallID)
 	delete(v.byAudit, d.Audit)

@@ -113,6 +113,13 @@ func writeQuestion(w io.Writer, q agentloop.PendingQuestion) {
 			line("", "which also allows %s", also)
 		}
 	}
+	if q.NoDiff != "" {
+		line("change", "not shown: %s", q.NoDiff)
+	}
+	if q.Diff != "" {
+		line("change", "")
+		fmt.Fprint(w, paint(false).diff(q.Diff, shownDiffLines))
+	}
 	if !q.Expires.IsZero() {
 		line("expires", "%s", q.Expires.Local().Format("15:04:05"))
 	}

@@ -17,6 +17,8 @@ type WriteRequest struct {
 	Edits   []Edit  `json:"edits,omitempty"`
 	// Seen is what the conversation last saw of the file; nil: nothing.
 	Seen *Stamp `json:"seen,omitempty"`
+	// Dry: nothing is written; the answer is the diff that would be made.
+	Dry bool `json:"dry,omitempty"`
 	// Most bounds the new content, in bytes; zero: only the limit of the process.
 	Most int64 `json:"most,omitempty"`
 }
@@ -64,6 +66,10 @@ func createFile(p *place, w *WriteRequest, a *Answer) error {
 	if err := checkSize(p, len(content), w.Most); err != nil {
 		return err
 	}
+	a.Diff = strings.Replace(unified(filepath.Base(p.real), "", *w.Content), "--- a/"+filepath.Base(p.real), "--- /dev/null", 1)
+	if w.Dry {
+		return nil
+	}
 	end, err := p.makeParents()
 	if err != nil {
 		return err
@@ -74,7 +80,6 @@ func createFile(p *place, w *WriteRequest, a *Answer) error {
 		return err
 	}
 	a.Text = fmt.Sprintf("wrote %d bytes to %s, a new file", len(content), p.path)
-	a.Diff = strings.Replace(unified(filepath.Base(p.real), "", *w.Content), "--- a/"+filepath.Base(p.real), "--- /dev/null", 1)
 	return p.stampNow(content, a)
 }
 
@@ -97,13 +102,16 @@ func changeFile(p *place, held *held, w *WriteRequest, a *Answer) error {
 	if err := checkSize(p, len(next), w.Most); err != nil {
 		return err
 	}
+	a.Diff = unified(filepath.Base(p.real), string(old), string(next))
+	if w.Dry {
+		return nil
+	}
 	note := ""
 	if !bytes.Equal(old, next) {
 		if note, err = p.replace(held, old, next); err != nil {
 			return err
 		}
 	}
-	a.Diff = unified(filepath.Base(p.real), string(old), string(next))
 	a.Text = done + note
 	if a.Diff != "" {
 		a.Text += "\n" + cutLines(a.Diff, MaxModelDiff)

@@ -25,7 +25,7 @@ import (
 const Arg = "sandboxd-file-helper"
 
 // ProtocolVersion is raised when requests or answers change their meaning.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // Request is what a helper is asked to do. Nothing in it can widen what the kernel
 // lets the helper do.
