@@ -22,7 +22,7 @@ func BenchmarkSteps(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		err = g.steps(30)
+		err = g.steps(15)
 		g.end()
 		if err != nil {
 			b.Fatal(err)
