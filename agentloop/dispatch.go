@@ -31,7 +31,7 @@ type DispatcherOptions struct {
 	// StateDir is the daemon's own: journals of guards of other users' runs. Empty
 	// means the caller's, when that is this process.
 	StateDir string
-	// OwnDirs are directories of the daemon that no run sees, whatever is granted.
+	// OwnDirs are directories of the daemon, and its sockets, that no run sees, whatever is granted.
 	OwnDirs []string
 	// Results keeps the whole of a captured output that was cut, in a file of its
 	// user. Nil keeps none.

@@ -186,13 +186,22 @@ func (h *handling) answer() {
 
 // end puts what became of the call into its last row.
 func (h *handling) end(row *AuditRecord, output string) {
-	row.OutputPreview = firstCharacters(h.kept().Mask(output), auditPreview)
+	row.OutputPreview = firstCharacters(h.printed(h.kept(), output), auditPreview)
 	if h.res.Exec != nil {
 		text, _ := json.Marshal(h.res.Exec.Enforced)
 		row.Enforced = maskJSON(h.kept(), text)
 	}
 	text, _ := json.Marshal(h.denials())
 	row.Denials = maskJSON(h.kept(), text)
+}
+
+// printed is an output, masked, with what went straight to its reader before it.
+func (h *handling) printed(red *Redactor, output string) string {
+	output = red.Mask(output)
+	if head := h.c.IO.Printed; head != nil && h.res.Ran {
+		output = head.preview(red) + output
+	}
+	return output
 }
 
 // denials is what was refused or found at the end of a call, for its row.
@@ -246,5 +255,5 @@ func (h *handling) finished() {
 	}
 	h.d.o.Metrics.add(1, "sandboxd_calls_total", string(h.res.Status))
 	h.s.events.Publish(EventCallFinished, callEvent{Call: h.c.ID, Tool: policy.CanonicalTool(h.c.Tool), Agent: h.c.Agent,
-		Status: h.res.Status, Error: h.res.Error, Output: firstCharacters(h.s.secrets.Mask(h.res.Output), auditPreview)})
+		Status: h.res.Status, Error: h.res.Error, Output: firstCharacters(h.printed(h.s.secrets, h.res.Output), auditPreview)})
 }

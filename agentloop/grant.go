@@ -3,7 +3,6 @@ package agentloop
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"sandboxd/exec"
@@ -36,7 +35,7 @@ type HostView struct {
 	// Protected are the protected names of the workspace that exist.
 	Protected []ProtectedPath
 	// Daemon are directories of the daemon that starts the run, besides the usual
-	// ones: its state, and where its socket is if nothing else is there.
+	// ones, and its socket.
 	Daemon []string
 	// Bare leaves out what is the caller's: the home is an empty one of this run
 	// alone, and there are no toolchains besides those of the system.
@@ -306,19 +305,6 @@ func (b *builder) unprotected(path string) bool {
 		}
 		return within(path, named)
 	})
-}
-
-// daemonDirs are where daemons keep state and socket: those of this host, and of
-// the caller. No run needs them, so that no flag opens them either.
-func (b *builder) daemonDirs() []string {
-	dirs := append([]string{"/run/sandboxd", "/var/lib/sandboxd"}, b.h.Daemon...)
-	if b.c.StateDir != "" {
-		dirs = append(dirs, join(b.c.StateDir, "daemon"))
-	}
-	if dir := lookupEnv(b.c.Environ, "XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		dirs = append(dirs, filepath.Join(dir, "sandboxd"))
-	}
-	return dirs
 }
 
 // addOwn keeps our state and policy out of a writable tree above them, which

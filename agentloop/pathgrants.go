@@ -81,22 +81,14 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 	default:
 		return a, false, grantError(g, missingHint(access), errors.New("no such file or directory"))
 	}
-	if access == exec.ReadWrite && a.path == "/" {
-		// Nothing takes /proc and /sys out of it where there is no mount view.
-		return a, false, grantError(g, "grant the directories that are to be written one by one",
-			errors.New("the root as a whole holds the kernel's knobs and other processes, which are never writable"))
-	}
-	if access == exec.ReadWrite && (within(a.path, "/proc") || a.path == "/sys") {
-		// Root owns the kernel's knobs, and needs no capability to write core_pattern.
-		return a, false, grantError(g, "name what is to be written; nothing in /proc is, nor all of /sys",
-			errors.New("the kernel's knobs and other processes are never writable"))
+	if access == exec.ReadWrite {
+		if err := b.knobs(a.path); err != nil {
+			return a, false, grantError(g, "name what is to be written; nothing in /proc is, nor all of /sys", err)
+		}
 	}
 	if access >= exec.ReadOnly {
-		for _, dir := range b.daemonDirs() {
-			if real, _, err := b.r.resolve(dir); err == nil && within(a.path, real) {
-				return a, false, grantError(g, "no run needs it: sbx asks the daemon",
-					fmt.Errorf("%s holds what a sandboxd remembers, or its socket, and is never granted", real))
-			}
+		if err := b.daemons(a.path); err != nil {
+			return a, false, grantError(g, noDaemon, err)
 		}
 	}
 	if access == exec.ReadWrite {
@@ -106,6 +98,19 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 		}
 	}
 	return a, true, nil
+}
+
+// knobs refuses what is never writable.
+func (b *builder) knobs(path string) error {
+	switch {
+	case path == "/":
+		// Nothing takes /proc and /sys out of it where there is no mount view.
+		return errors.New("the root as a whole holds the kernel's knobs and other processes, which are never writable")
+	case within(path, "/proc"), path == "/sys":
+		// Root owns the kernel's knobs, and needs no capability to write core_pattern.
+		return errors.New("the kernel's knobs and other processes are never writable")
+	}
+	return nil
 }
 
 // ownDir is our own directory that holds path, if any. The private homes are

@@ -67,6 +67,16 @@ func (b *builder) socket(name string) error {
 	if err != nil {
 		return &GrantError{Entry: "unix " + name, Hint: "start the service first", Err: unwrapPath(err)}
 	}
+	if err := b.daemons(real); err != nil {
+		return &GrantError{Entry: "unix " + name, Hint: noDaemon, Err: err}
+	}
+	if place := b.daemonBelow(real); place != "" {
+		return &GrantError{Entry: "unix " + name, Hint: "name the socket that is needed",
+			Err: fmt.Errorf("%s, a place of a sandboxd, lies in it, and is never granted", place)}
+	}
+	if err := b.knobs(real); err != nil {
+		return &GrantError{Entry: "unix " + name, Hint: "name the socket that is needed", Err: err}
+	}
 	if name == "docker" || name == "podman" {
 		b.warn("--unix %s hands out the host: a container engine starts anything, unconfined", name)
 	}

@@ -28,7 +28,7 @@ type SessionsOptions struct {
 	// Runner and Host are for the command hooks of a policy.
 	Runner *exec.Runner
 	Host   exec.Host
-	// OwnDirs are directories of the daemon that no hook sees.
+	// OwnDirs are directories of the daemon, and its sockets, that no hook sees.
 	OwnDirs []string
 	// Tools are those of the Dispatcher: decisions hear of their rules.
 	Tools []Tool

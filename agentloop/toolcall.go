@@ -43,6 +43,9 @@ type ToolCall struct {
 
 // CallIO connects a call that streams. The zero value captures the output.
 type CallIO struct {
+	// Printed is the beginning of what goes to Stdout and Stderr, or to a terminal, for
+	// the audit log. Nil: the log has of the output what is captured.
+	Printed        *OutputHead
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	TTY            *os.File

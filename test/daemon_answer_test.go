@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -150,6 +151,66 @@ func TestPlacesOfTheDaemonAreInNoView(t *testing.T) {
 				t.Errorf("%s %s: %+v, want a refusal", flag, place, r)
 			}
 		}
+	}
+}
+
+// The socket of a daemon is granted by none of its names, to no run: not by its path, a
+// link, a second name, a bind mount, a path through /proc or a directory above it. One of
+// another service is.
+func TestSocketOfTheDaemonIsNeverGranted(t *testing.T) {
+	d := startDaemon(t, os.Getuid())
+	beside := filepath.Dir(d.Work) + "/beside"
+	d.mkdir(beside)
+	d.must(os.Symlink(d.socket, beside+"/link"))
+	d.must(os.Link(d.socket, beside+"/second"))
+	d.file(beside+"/bound", "")
+	names := []string{d.socket, filepath.Dir(d.socket), filepath.Dir(d.Work), beside + "/link", beside + "/second",
+		fmt.Sprintf("/proc/%d/root%s", os.Getpid(), d.socket), fmt.Sprintf("/proc/%d/cwd/../../../../../../../../../..%s", os.Getpid(), d.socket)}
+	if unix.Mount(d.socket, beside+"/bound", "", unix.MS_BIND, "") == nil {
+		defer unix.Unmount(beside+"/bound", unix.MNT_DETACH)
+		names = append(names, beside+"/bound")
+	}
+	l, err := net.Listen("unix", beside+"/other.sock")
+	d.must(err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Read(make([]byte, 4096))
+			io.WriteString(c, "HTTP/1.0 200 OK\r\n\r\nhonest")
+			c.Close()
+		}
+	}()
+	ask := func(verb, flag, path string) result {
+		t.Helper()
+		args := []string{verb, "--quiet", flag, path}
+		if verb == "exec" {
+			args = append(args, "--mode", "bypassPermissions")
+		}
+		return d.sbxTo(d, append(args, "--", "curl", "-sS", "-m", "5", "--unix-socket", path, "http://localhost/api/health")...)
+	}
+	for _, verb := range []string{"run", "exec"} {
+		for _, name := range names {
+			if r := ask(verb, "--unix", name); r.Code != 125 || !strings.Contains(r.Stderr, "never granted") && !strings.Contains(r.Stderr, "never writable") || !strings.Contains(r.Stderr, "sbx: hint: ") {
+				t.Errorf("%s --unix %s: %+v", verb, name, r)
+			}
+		}
+		for _, name := range []string{beside + "/second", d.socket} {
+			if r := ask(verb, "--rw", name); r.Code != 125 || !strings.Contains(r.Stderr, "never granted") {
+				t.Errorf("%s --rw %s: %+v", verb, name, r)
+			}
+		}
+		if r := ask(verb, "--unix", beside+"/other.sock"); r.Code != 0 || r.Stdout != "honest" {
+			t.Errorf("%s: another service: %+v", verb, r)
+		}
+	}
+	// Nor is it there below a directory that is granted; with a second name it is refused.
+	d.must(os.Remove(beside + "/second"))
+	if r := d.execTo(d, []string{"--rw", filepath.Dir(d.socket)}, "curl", "-s", "-m", "5", "--unix-socket", d.socket, "http://localhost/api/health"); r.Code != 7 || r.Stdout != "" {
+		t.Errorf("below a granted directory: %+v, want that nothing can be connected to", r)
 	}
 }
 

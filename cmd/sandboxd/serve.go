@@ -37,6 +37,7 @@ type parts struct {
 	server     *api.Server
 	stop       context.CancelFunc
 	loads      loads
+	sockets    []string // that it listens at
 	connected  sync.Map // ids of sessions that have the tools of their MCP servers
 }
 
@@ -161,6 +162,7 @@ func (d *parts) listeners() (list []net.Listener, end func(), err error) {
 		}
 		if u, ok := l.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // it is systemd's
+			d.sockets = append(d.sockets, u.Addr().String())
 			list = append(list, l)
 			continue
 		}
@@ -174,7 +176,7 @@ func (d *parts) listeners() (list []net.Listener, end func(), err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		list = append(list, l)
+		list, d.sockets = append(list, l), append(d.sockets, d.o.socket)
 	}
 	if d.o.listen != "" {
 		l, err := net.Listen("tcp", d.o.listen)
@@ -233,14 +235,15 @@ func (d *parts) build(ctx context.Context) error {
 	}
 	all := tools.All(tools.Options{Light: besideThis("sbx"), Build: version})
 	d.tools = all
+	places := append([]string{d.o.state}, d.sockets...)
 	d.dispatcher, err = agentloop.NewDispatcher(agentloop.DispatcherOptions{
-		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: []string{d.o.state},
+		Runner: runner, Host: host, Tools: all, Audit: d.store, Asks: d.asks, Hooks: hooks, Metrics: metrics, StateDir: filepath.Join(d.o.state, "runs"), OwnDirs: places,
 		Results: agentloop.NewResultFiles(agentloop.ResultFilesOptions{}), RunUnrecorded: d.o.unrecorded,
 		MaxRunning: d.o.running, MaxRunningPerUID: d.o.runningPerUID, MaxQueued: d.o.queued})
 	if err != nil {
 		return err
 	}
-	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: []string{d.o.state},
+	d.sessions, err = agentloop.NewSessions(agentloop.SessionsOptions{Load: loadPolicy, PolicyRefused: d.refused, Runner: runner, Host: host, OwnDirs: places,
 		Confinement: confinement(host), Asks: d.asks, Hooks: hooks, Store: d.store, Metrics: metrics, RunUnrecorded: d.o.unrecorded, Tools: all, SelfTest: d.dispatcher.SelfTest})
 	if err != nil {
 		return err

@@ -240,5 +240,5 @@ func (j *job) notRun(r api.Result) error {
 		by := strings.TrimPrefix(r.Error.Message, "denied: "+strings.Join(r.Argv, " ")+": ")
 		return describe(&refusal{what: what, by: by, toAllow: r.Error.Hint})
 	}
-	return &failure{code: r.ExitCode, stage: r.Error.Stage, hint: r.Error.Hint, err: errors.New(r.Error.Message)}
+	return &failure{code: r.ExitCode, stage: r.Error.Stage, hint: strings.ReplaceAll(r.Error.Hint, "sbx run", "sbx exec"), err: errors.New(r.Error.Message)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,6 +91,12 @@ func (q *ExecRequest) toolCall() (agentloop.ToolCall, error) {
 	return t, nil
 }
 
+// printTo sends what the command prints to where it is read.
+func (c *call) printTo(stdout, stderr io.Writer) {
+	head := &agentloop.OutputHead{}
+	c.tool.IO.Printed, c.tool.IO.Stdout, c.tool.IO.Stderr = head, head.Tee(stdout), head.Tee(stderr)
+}
+
 // run passes the door and makes the answer.
 func (s *Server) run(ctx context.Context, c *call) Result {
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,6 +126,20 @@ func (c *call) started(decided policy.Args) []string {
 	return argv
 }
 
+// named is a call in an error: its command, or its tool and what that is about.
+func (c *call) named(argv []string) string {
+	if c.q.Tool == "" {
+		return strings.Join(argv, " ")
+	}
+	what := c.q.Tool
+	for _, name := range []string{"command", "file_path", "path", "url", "pattern"} {
+		if text, ok := c.tool.Args[name].(string); ok {
+			return what + " " + text
+		}
+	}
+	return what
+}
+
 // result turns what the dispatcher says into the object for the client.
 func (c *call) result(res agentloop.ToolResult) Result {
 	var run exec.Result
@@ -134,7 +155,7 @@ func (c *call) result(res agentloop.ToolResult) Result {
 		if res.Decision.Reason != nil {
 			by = res.Decision.Reason.String()
 		}
-		problem = &ErrorObject{Stage: "policy", Message: "denied: " + strings.Join(argv, " ") + ": " + by, Hint: Remedy(res.Decision)}
+		problem = &ErrorObject{Stage: "policy", Message: "denied: " + c.named(argv) + ": " + by, Hint: Remedy(res.Decision)}
 		if _, ok := res.Decision.Reason.(policy.HeadlessReason); ok {
 			problem.Hint = "run it from a terminal, or attach somebody who answers (sbx approvals --watch), or narrow that rule"
 		}
@@ -151,7 +172,10 @@ func (c *call) result(res agentloop.ToolResult) Result {
 	default:
 		run.ExitCode = ExitStatus(run)
 	}
-	run.Enforced.Weakened = append(run.Enforced.Weakened, res.Plan.Gaps...)
+	if res.Exec == nil { // that of a run has them
+		run.Enforced.Weakened = append(run.Enforced.Weakened, res.Plan.Gaps...)
+		run.UID, run.GID = c.session.Peer().UID(), c.session.Peer().Caller.GID
+	}
 	out := NewResult(run, argv)
 	out.Error = problem
 	out.Call, out.Session, out.Status, out.Generation = c.tool.ID, c.session.ID(), res.Status, res.Generation

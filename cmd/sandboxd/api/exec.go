@@ -185,8 +185,9 @@ func (s *Server) connect(st *serverStream, c *call) (term *terminal, stop func()
 		if term, err = openTerminal(*c.q.Terminal); err != nil {
 			return nil, nil, err
 		}
-		c.tool.IO.TTY = term.inner
-		return term, term.connect(st), nil
+		head := &agentloop.OutputHead{End: func() { term.inner.Close() }}
+		c.tool.IO.TTY, c.tool.IO.Printed = term.inner, head
+		return term, term.connect(st, head), nil
 	}
 	in, feed, err := os.Pipe()
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *Server) connect(st *serverStream, c *call) (term *terminal, stop func()
 	}
 	c.tool.IO.Stdin = in
 	if !c.q.Capture {
-		c.tool.IO.Stdout, c.tool.IO.Stderr = st.out[FrameStdout], st.out[FrameStderr]
+		c.printTo(st.out[FrameStdout], st.out[FrameStderr])
 	}
 	var feeder sync.WaitGroup
 	feeder.Go(func() {

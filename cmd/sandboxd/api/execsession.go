@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,9 +245,19 @@ func knownMode(mode string) error {
 		return nil
 	}
 	if _, err := policy.ParseMode(mode); err != nil {
-		return fault(CodeBadRequest, "GET /api/openapi.json lists the modes", "unknown mode %q", mode)
+		return unknownMode(mode)
 	}
 	return nil
+}
+
+func unknownMode(mode string) error {
+	var known []string
+	for _, m := range policy.Modes() {
+		if m != policy.ModeBubble { // of sub-agents
+			known = append(known, m.String())
+		}
+	}
+	return fault(CodeBadRequest, "one of "+strings.Join(known, ", "), "unknown mode %q", mode)
 }
 
 // sessionFault gives the errors of sessions their codes.

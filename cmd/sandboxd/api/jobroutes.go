@@ -29,7 +29,7 @@ func (s *Server) execJob(w http.ResponseWriter, r *http.Request, q ExecRequest) 
 	j.cancel = cancel
 	j.state.Session, j.state.Call = c.session.ID(), c.tool.ID
 	j.mu.Unlock()
-	c.tool.IO.Stdout, c.tool.IO.Stderr = j.log.stream(FrameStdout), j.log.stream(FrameStderr)
+	c.printTo(j.log.stream(FrameStdout), j.log.stream(FrameStderr))
 	c.tool.IO.Signals = j.signals
 	go func() { // waited for by Shutdown, through begin
 		defer end()

@@ -113,7 +113,11 @@ func (r Result) masked(secrets *agentloop.Redactor) (out Result, err error) {
 	if text, err = json.Marshal(secrets.MaskArgs(args)); err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(text, &out)
+	if err := json.Unmarshal(text, &out); err != nil {
+		return out, err
+	}
+	out.Session = r.Session // its name reads like that of a secret; it is ours
+	return out, nil
 }
 
 func list[T any](s []T) []T {

@@ -325,7 +325,7 @@ func (s *Server) setMode(w http.ResponseWriter, r *http.Request) error {
 	}
 	mode, err := policy.ParseMode(q.Mode)
 	if err != nil {
-		return fault(CodeBadRequest, "GET /api/openapi.json lists the modes", "unknown mode %q", q.Mode)
+		return unknownMode(q.Mode)
 	}
 	if err := one.SetMode(mode); err != nil {
 		return sessionFault(err)

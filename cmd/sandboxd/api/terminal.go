@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sandboxd/agentloop"
 )
 
 // terminal is a pseudo-terminal that stands for the client's: the run takes inner
@@ -42,16 +44,18 @@ func (t *terminal) resize(s Size) {
 	})
 }
 
-// connect copies between the terminal and the stream. stop returns when all output
-// was sent.
-func (t *terminal) connect(st *serverStream) (stop func()) {
+// connect copies between the terminal and the stream, and the beginning of the output to
+// head. stop returns when all output was sent.
+func (t *terminal) connect(st *serverStream, head *agentloop.OutputHead) (stop func()) {
 	var in, out sync.WaitGroup
 	in.Go(func() { _ = st.inlets[FrameStdin].copyTo(t.outer) })
 	out.Go(func() {
+		defer head.Finish()
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := t.outer.Read(buf)
 			if n > 0 {
+				head.Add(buf[:n])
 				if _, failed := st.out[FrameStdout].Write(buf[:n]); failed != nil {
 					return
 				}
