@@ -34,7 +34,7 @@ func TestReportIsOneLineEach(t *testing.T) {
 	}{
 		{nil, ""},
 		{exitStatus(2), ""},
-		{misuse("do that", "a\nb\x1b[2J\u009bc"), "sbx: error: usage: a?b?[2J?c\nsbx: hint: do that\n"},
+		{misuse("do that", "a\nb\x1b[2J\u009bc"), "sbx: error: usage: a; b?[2J?c\nsbx: hint: do that\n"},
 		{&failure{code: 125, stage: "landlock", err: errors.New("no")}, "sbx: error: landlock: no\n"},
 		{errors.New("plain"), "sbx: error: plain\n"},
 	} {
