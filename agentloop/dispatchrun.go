@@ -201,7 +201,7 @@ func (d *Dispatcher) newGuard(p *confined, r *ToolRun) (*Guard, error) {
 			held = append(held, name.Path)
 		}
 	}
-	guard, err := NewGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User, Beside: d.userDirs()})
+	guard, err := NewGuard(dir, p.report.Workspace, GuardOptions{Kernel: held, User: p.spec.User, Kept: keptDir(r.Session), Beside: d.userDirs()})
 	if err != nil {
 		return nil, p.unguarded(r, err)
 	}

@@ -56,6 +56,9 @@ type GuardOptions struct {
 	// guard looks and undoes with that user's rights first, and with its own
 	// only where these do not suffice.
 	User *exec.User
+	// Kept is a directory of User's for what is moved aside, in which nothing but its
+	// rights are used. Empty: it is kept below the state directory.
+	Kept string
 	// Beside is a pattern of further state directories, those of other users: a run
 	// that is going on in the same workspace may have its journal there. They are
 	// looked at for that alone.
@@ -66,7 +69,7 @@ type GuardOptions struct {
 type GuardAction string
 
 const (
-	// GuardMoved: the file or directory was moved into our state.
+	// GuardMoved: the file or directory was moved to where it is kept.
 	GuardMoved GuardAction = "moved"
 	// GuardRestored: the content from before the run is back.
 	GuardRestored GuardAction = "restored"

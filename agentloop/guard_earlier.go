@@ -26,6 +26,17 @@ func (d *Dispatcher) stateDir(s *Session) string {
 	return filepath.Join(d.o.StateDir, userDirPrefix+strconv.Itoa(uid))
 }
 
+// keptDir is where the user of a session gets back what the guard of root's daemon
+// moved aside: there, as in a user's own daemon, sbx clean finds it. Empty where the
+// daemon's state is the user's.
+func keptDir(s *Session) string {
+	c := s.caller()
+	if c.StateDir == "" || c.UID == unix.Geteuid() {
+		return ""
+	}
+	return filepath.Join(c.StateDir, "kept")
+}
+
 const userDirPrefix = "uid-"
 
 // userDirs is the pattern of the directories of all users; empty without any.

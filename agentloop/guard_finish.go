@@ -14,7 +14,7 @@ import (
 
 // complete looks at the workspace, undoes, and removes the journal file.
 func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
-	kept := &guardKept{path: filepath.Join(stateDir, "kept", j.ID), uid: j.UID, gid: j.GID, fd: -1, copy: guardCopyBytes}
+	kept := j.newKept(stateDir)
 	defer kept.close()
 	if !j.samePlace() {
 		// The workspace itself was moved or replaced, which a command in it
@@ -35,6 +35,9 @@ func (j *guardJournal) complete(stateDir, file string) ([]GuardFinding, error) {
 		// open directories, through no link, and only on what is the user's.
 		pass.retry()
 		pass.asRoot = true
+		if pass.kept.instead != nil {
+			pass.kept = pass.kept.instead // with root's rights nothing is done in the user's
+		}
 		pass.run()
 	}
 	if pass.err != nil {

@@ -35,6 +35,9 @@ type guardJournal struct {
 	Boottime, Realtime int64
 	UID, GID           int
 	Groups             []int
+	// Kept is where what is moved aside is kept, with the user's rights; empty: in our
+	// state.
+	Kept string `json:",omitempty"`
 	// Held are the names of level kernel, as they were before the run.
 	Held map[string]heldName
 	// Roots are the directories to walk: the workspace, and the git directory
@@ -69,7 +72,7 @@ func newGuardJournal(workspace string, o GuardOptions) (*guardJournal, error) {
 	}
 	j := &guardJournal{
 		Version: guardVersion, ID: rand.Text(), PID: os.Getpid(), Workspace: real, Dev: st.Dev, Ino: st.Ino,
-		UID: unix.Geteuid(), GID: unix.Getegid(), Held: map[string]heldName{}, Items: map[string]*fileState{}, Repos: map[string]*guardRepo{},
+		UID: unix.Geteuid(), GID: unix.Getegid(), Kept: o.Kept, Held: map[string]heldName{}, Items: map[string]*fileState{}, Repos: map[string]*guardRepo{},
 	}
 	if o.User != nil {
 		j.UID, j.GID, j.Groups = o.User.UID, o.User.GID, o.User.Groups

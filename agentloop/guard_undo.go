@@ -2,87 +2,10 @@ package agentloop
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
-
-// guardKept is the directory of our state that takes what a guard moves aside.
-// It is made when it is needed. It belongs to the run's user, but lies where
-// only the caller can go.
-type guardKept struct {
-	path     string
-	uid, gid int
-	fd       int // -1 before it is needed
-	used     int
-	copy     int64 // bytes that may still be copied from another file system
-}
-
-// ready makes and opens the directory, with our own rights: on another
-// goroutine, since this one may be on a thread that has only the user's.
-func (k *guardKept) ready() error {
-	if k.fd >= 0 {
-		return nil
-	}
-	done := make(chan error)
-	go func() { done <- k.open() }()
-	if err := <-done; err != nil {
-		return fmt.Errorf("no place to keep it: %w", err)
-	}
-	return nil
-}
-
-func (k *guardKept) open() error {
-	if err := os.MkdirAll(k.path, 0o700); err != nil {
-		return err
-	}
-	fd, err := unix.Open(k.path, openDirFlags, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: k.path, Err: err}
-	}
-	if unix.Geteuid() == 0 && k.uid != 0 {
-		if err := unix.Fchown(fd, k.uid, k.gid); err != nil {
-			unix.Close(fd)
-			return &os.PathError{Op: "chown", Path: k.path, Err: err}
-		}
-	}
-	// After a crash there may be things already.
-	names, _ := entryNames(fd, 1<<20)
-	k.fd, k.used = fd, len(names)
-	return nil
-}
-
-// close removes the directory if nothing was kept.
-func (k *guardKept) close() {
-	if k.fd >= 0 {
-		unix.Close(k.fd)
-		os.Remove(k.path)
-	}
-}
-
-// slot is a name in the directory that is not taken, with the old name in it
-// for people.
-func (k *guardKept) slot(base string) string {
-	if len(base) > 100 {
-		base = base[:100]
-	}
-	base = strings.Map(func(c rune) rune {
-		if c < 0x20 || c == 0x7f || c == 0xfffd {
-			return '_'
-		}
-		return c
-	}, base)
-	for {
-		k.used++
-		name := fmt.Sprintf("%04d-%s", k.used, base)
-		if _, err := lstatAt(k.fd, name); errors.Is(err, unix.ENOENT) {
-			return name
-		}
-	}
-}
 
 // moveAside moves what is called base in the open directory dir into our state,
 // and puts before back, if there was something. full is for the report.
@@ -90,16 +13,11 @@ func (p *guardPass) moveAside(dir int, base, full, what string, before *fileStat
 	if p.foreign(dir, base, full) {
 		return
 	}
-	if err := p.kept.ready(); err != nil {
-		p.fail(full, what, err)
-		return
-	}
-	slot := p.kept.slot(base)
-	err := p.rename(dir, base, slot)
+	kept, err := p.keep(dir, base)
 	if errors.Is(err, unix.ENOENT) {
 		return // somebody else was faster
 	}
-	f := GuardFinding{Path: full, What: what, Action: GuardMoved, Kept: filepath.Join(p.kept.path, slot)}
+	f := GuardFinding{Path: full, What: what, Action: GuardMoved, Kept: kept}
 	if err != nil && !errors.Is(err, errCut) {
 		p.deniedIf(err)
 		p.fail(full, what, err)
@@ -123,7 +41,7 @@ func (p *guardPass) putBack(dir int, base, full, what string, before *fileState)
 	if p.foreign(dir, base, full) {
 		return
 	}
-	err := p.kept.ready()
+	err := p.place()
 	if err == nil {
 		err = forceEntry(dir, func() error { return p.recreate(dir, base, before) })
 	}
@@ -140,19 +58,15 @@ func (p *guardPass) replace(dir int, base, full, what string, st unix.Stat_t, co
 	if p.foreign(dir, base, full) {
 		return
 	}
-	if err := p.kept.ready(); err != nil {
-		p.fail(full, what, err)
-		return
-	}
 	before := stateOf(st)
 	before.Content = content
-	slot := p.kept.slot(base)
-	if err := p.rename(dir, base, slot); err != nil {
+	kept, err := p.keep(dir, base)
+	if err != nil {
 		p.deniedIf(err)
 		p.fail(full, what, err)
 		return
 	}
-	f := GuardFinding{Path: full, What: what, Action: GuardCleaned, Kept: filepath.Join(p.kept.path, slot)}
+	f := GuardFinding{Path: full, What: what, Action: GuardCleaned, Kept: kept}
 	if err := forceEntry(dir, func() error { return p.recreate(dir, base, before) }); err != nil {
 		p.deniedIf(err)
 		f.Action, f.Error = GuardMoved, "the rest of the file could not be put back: "+err.Error()

@@ -86,6 +86,12 @@ func TestUsersOfOneDaemon(t *testing.T) {
 		}
 	}
 
+	// What a run left that would run is moved aside, and is the user's own.
+	hook := two.report(two.execTo(d, []string{"--json"}, "sh", "-c", "git init -q sub && echo "+two.Token+" >sub/.git/hooks/pre-commit && chmod +x sub/.git/hooks/pre-commit"))
+	if found := hook.Report.Detected; len(found) != 1 || exists(two.Work+"/sub/.git/hooks/pre-commit") || two.plain("cat", found[0].Kept).Stdout != two.Token+"\n" {
+		t.Errorf("a hook that uid 1001 left: %+v", hook)
+	}
+
 	// Each sees its own.
 	job := strings.TrimSpace(one.execTo(d, []string{"--detach"}, "sh", "-c", "echo "+one.Token+"; sleep 60").Stdout)
 	session := strings.TrimSpace(one.sbxTo(d, "sessions", "new").Stdout)
