@@ -32,7 +32,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 STATIC_TAGS    := $(TAGS),netgo,osusergo
 STATIC_LDFLAGS := $(LDFLAGS) -linkmode external -extldflags "-static"
 
-.PHONY: run build static test lint bench bench-units fuzz faults install install-units clean setup setup-test modules
+.PHONY: run build static test lint bench bench-units fuzz kills faults clients install install-units clean setup setup-test modules
 
 run: build
 	@printf 'make: running confined: %s\n' '$(quoted)' >&2
@@ -79,6 +79,12 @@ fuzz: setup
 			$(GO) test -buildvcs=false -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
 		done; \
 	done
+
+# The daemon, and runs without it, killed KILLS times each at random moments: a make test
+# has a few rounds; 200 of the daemon take about 12 minutes on two processors.
+KILLS ?= 200
+kills: setup-test modules
+	SANDBOXD_TEST_KILLS='$(KILLS)' $(GO) test -buildvcs=false -count=1 -v -timeout 4h -run '^(TestKilledDaemon|TestKilledAtAnyMoment)$$' ./test
 
 # Each fault of test/testdata/faults.txt planted, one after the other, to see that
 # its test fails; FAULTS=22,85 for those of some rows of docs/requirements.md.

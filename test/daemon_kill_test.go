@@ -17,7 +17,7 @@ import (
 // log is whole, each command that started has its decision in it, no command of the
 // dead daemon runs, a question that waited is there, each session has ended once, and
 // nothing is left over.
-// SANDBOXD_TEST_KILLS says how many rounds; 4 without it.
+// SANDBOXD_TEST_KILLS says how many rounds, as make kills does; 4 without it.
 func TestKilledDaemon(t *testing.T) {
 	rounds := 4
 	if n, err := strconv.Atoi(os.Getenv("SANDBOXD_TEST_KILLS")); err == nil {
