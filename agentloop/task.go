@@ -171,8 +171,8 @@ func (t *Task) output(from int64, limit int) TaskText {
 		from = max(t.total-int64(limit), first)
 	}
 	out := TaskText{From: min(max(from, first), t.total), Lost: max(first-from, 0)}
-	// A secret that is cut in two is found in neither half: parts begin and end
-	// with lines, unless a line is longer than a part.
+	// Parts begin and end with lines, unless a line is longer than a part. What may be
+	// the beginning of a secret waits for the next part, as long as there may be one.
 	if at := out.From - first; out.From != t.cut {
 		out.From = first + int64(bytes.LastIndexByte(t.tail[:at], '\n')+1)
 	}
@@ -183,9 +183,23 @@ func (t *Task) output(from int64, limit int) TaskText {
 			part = part[:nl+1]
 		}
 	}
-	out.Next = out.From + int64(len(part))
+	at := int(out.From - first)
+	begin := max(0, at-maskContext)
+	if key := bytes.LastIndex(t.tail[:at], []byte(keyBegin)); key >= 0 && !bytes.Contains(t.tail[key:at], []byte(keyEnd)) {
+		begin = min(begin, key) // however long it is
+	}
+	text := string(t.tail[begin : at+len(part)])
+	found := t.mask.secretsIn(text)
+	low, high := at-begin, len(text)
+	if at+len(part) < len(t.tail) || t.state.Running() {
+		// Of one that is longer than a part the mask is given.
+		if open := max(t.mask.openAt(text, found), low); high-open < limit {
+			high = open
+		}
+	}
+	out.Next = out.From + int64(high-low)
 	t.cut = out.Next
-	out.Text = t.mask.Mask(strings.ToValidUTF8(string(part), "\uFFFD"))
+	out.Text = strings.ToValidUTF8(masked(text, found, low, high), "\uFFFD")
 	return out
 }
 

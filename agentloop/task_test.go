@@ -283,3 +283,33 @@ func TestTaskOutputIsBoundedPagedAndMasked(t *testing.T) {
 		t.Error("what was read is told again")
 	}
 }
+
+// Parts of the output of a task, read as it comes, tell no secret that is cut in two.
+func TestSecretInPartsOfATaskIsMasked(t *testing.T) {
+	for _, tt := range secretTexts {
+		for cut := 1; cut < len(tt.text); cut++ {
+			task := &Task{mask: pieceRedactor()} // it runs
+			var told strings.Builder
+			_, _ = task.Write([]byte(tt.text[:cut]))
+			told.WriteString(task.Unread(1000).Text)
+			_, _ = task.Write([]byte(tt.text[cut:] + "end.\n"))
+			told.WriteString(task.Unread(1000).Text)
+			if strings.Contains(told.String(), tt.secret) || strings.Contains(told.String(), tt.secret[len(tt.secret)-4:]) || !strings.HasSuffix(told.String(), "end.\n") {
+				t.Fatalf("%q and %q: told %q", tt.text[:cut], tt.text[cut:], told.String())
+			}
+		}
+	}
+	task := &Task{mask: pieceRedactor()}
+	for range 40 {
+		_, _ = task.Write([]byte("-----BEGIN PRIVATE KEY-----" + strings.Repeat("A", 1000)))
+	}
+	for last := int64(-1); last != task.read; { // however long a secret is, reading goes on
+		last = task.read
+		if text := task.Unread(1000).Text; strings.Contains(text, "AAAA") {
+			t.Fatalf("told %q", text)
+		}
+	}
+	if task.read < task.total-2000 {
+		t.Errorf("read %d of %d", task.read, task.total)
+	}
+}

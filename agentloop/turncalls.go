@@ -130,7 +130,7 @@ func (t *turn) callOne(ctx context.Context, u *use) (abort string) {
 		return ""
 	}
 	c := t.toolCall(u)
-	output := outputLines{send: func(stream, text string) {
+	output := outputText{send: func(stream, text string) {
 		t.events.send(EventTurnOutput, TurnOutput{CallID: u.block.CallID, Stream: stream, Text: text})
 	}}
 	c.IO.Output = output.write

@@ -1,6 +1,8 @@
 package agentloop
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,16 +32,22 @@ type turnEvents struct {
 
 	mu    sync.Mutex
 	piece piece
+	masks map[pieceKey]*pieceMask // of texts that go on
 	timer *time.Timer
 	ended bool
 }
 
 // piece is text that is being gathered. kind is empty for none.
 type piece struct {
+	pieceKey
+	text  strings.Builder
+	since time.Time
+}
+
+// pieceKey is what a piece belongs to; key is a call with its stream.
+type pieceKey struct {
 	kind, key string
 	step      int
-	text      strings.Builder
-	since     time.Time
 }
 
 func newTurnEvents(a *Agent, emit func(TurnEvent)) *turnEvents {
@@ -64,6 +72,7 @@ func (e *turnEvents) send(kind string, data any) {
 		e.gather(kind, d.CallID+"\x00"+d.Stream, 0, d.Text)
 	default:
 		e.flush()
+		e.endPieces(data)
 		e.tell(kind, e.masked(data), false)
 	}
 }
@@ -73,6 +82,7 @@ func (e *turnEvents) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.flush()
+	e.endPieces(nil)
 	e.ended = true
 }
 
@@ -95,9 +105,9 @@ func (e *turnEvents) gather(kind, key string, step int, text string) {
 	if text == "" {
 		return
 	}
-	if e.piece.kind != kind || e.piece.key != key || e.piece.step != step {
+	if k := (pieceKey{kind, key, step}); e.piece.pieceKey != k {
 		e.flush()
-		e.piece.kind, e.piece.key, e.piece.step = kind, key, step
+		e.piece.pieceKey = k
 	}
 	e.piece.text.WriteString(text)
 	wait := pieceTime - e.now().Sub(e.piece.since)
@@ -137,13 +147,45 @@ func (e *turnEvents) flushText() {
 	}
 	e.piece.text.Reset()
 	e.piece.since = e.now()
-	text = e.secrets.Mask(text)
-	if e.piece.kind == EventTurnOutput {
-		id, stream, _ := strings.Cut(e.piece.key, "\x00")
-		e.tell(e.piece.kind, TurnOutput{CallID: id, Stream: stream, Text: text}, true)
+	k := e.piece.pieceKey
+	m := e.masks[k]
+	if m == nil {
+		m = &pieceMask{red: e.secrets}
+		if e.masks == nil {
+			e.masks = map[pieceKey]*pieceMask{}
+		}
+		e.masks[k] = m
+	}
+	e.tellPiece(k, m.add(text))
+}
+
+func (e *turnEvents) tellPiece(k pieceKey, text string) {
+	if text == "" {
 		return
 	}
-	e.tell(e.piece.kind, TurnText{Step: e.piece.step, Text: text}, true)
+	if k.kind == EventTurnOutput {
+		id, stream, _ := strings.Cut(k.key, "\x00")
+		e.tell(k.kind, TurnOutput{CallID: id, Stream: stream, Text: text}, true)
+		return
+	}
+	e.tell(k.kind, TurnText{Step: k.step, Text: text}, true)
+}
+
+// endPieces tells what is held back of the texts that data is the end of: a result of
+// the output of its call, what comes next of what the model said; nil of all.
+func (e *turnEvents) endPieces(data any) {
+	result, isResult := data.(TurnResultBlock)
+	for _, k := range slices.SortedFunc(maps.Keys(e.masks), func(a, b pieceKey) int { return strings.Compare(a.kind+a.key, b.kind+b.key) }) {
+		over := k.kind != EventTurnOutput
+		if !over {
+			id, _, _ := strings.Cut(k.key, "\x00")
+			over = data == nil || isResult && id == result.CallID
+		}
+		if over {
+			e.tellPiece(k, e.masks[k].end())
+			delete(e.masks, k)
+		}
+	}
 }
 
 func (e *turnEvents) tell(kind string, data any, transient bool) {

@@ -1,34 +1,36 @@
 package agentloop
 
 import (
-	"bytes"
 	"sync"
+	"unicode/utf8"
 )
 
-// maxOutputLine is how much of a line without an end waits for the rest, in bytes.
-const maxOutputLine = 4096
-
-// outputLines gives the output of one call to the events of its turn while it runs,
-// in whole lines: a character, or a secret of one line, is not cut in two between
-// events and so is masked as in the result.
-type outputLines struct {
+// outputText gives the output of one call to the events of its turn while it runs, in
+// whole characters. The events hold back what may be the beginning of a secret, and
+// nothing else: a prompt has no line end.
+type outputText struct {
 	send func(stream, text string)
 
 	mu   sync.Mutex
-	held map[string][]byte // what has no line end yet, by stream
+	held map[string][]byte // half of a character, by stream
 }
 
 // write is [CallIO.Output].
-func (o *outputLines) write(stream string, piece []byte) {
+func (o *outputText) write(stream string, piece []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.held == nil {
 		o.held = map[string][]byte{}
 	}
 	text := append(o.held[stream], piece...)
-	end := bytes.LastIndexAny(text, "\r\n") + 1
-	if len(text)-end > maxOutputLine {
-		end = len(text)
+	end := len(text)
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
+		if rest := text[len(text)-back:]; utf8.RuneStart(rest[0]) {
+			if !utf8.FullRune(rest) {
+				end -= back
+			}
+			break
+		}
 	}
 	if end > 0 {
 		o.send(stream, string(text[:end]))
@@ -37,7 +39,7 @@ func (o *outputLines) write(stream string, piece []byte) {
 }
 
 // end gives the rest.
-func (o *outputLines) end() {
+func (o *outputText) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, stream := range []string{"stdout", "stderr"} {
