@@ -87,7 +87,8 @@ func TestUsersOfOneDaemon(t *testing.T) {
 	}
 
 	// What a run left that would run is moved aside, and is the user's own.
-	hook := two.report(two.execTo(d, []string{"--json"}, "sh", "-c", "git init -q sub && echo "+two.Token+" >sub/.git/hooks/pre-commit && chmod +x sub/.git/hooks/pre-commit"))
+	two.file(two.Work+"/plant.sh", "git init -q sub && echo "+two.Token+" >sub/.git/hooks/pre-commit && chmod +x sub/.git/hooks/pre-commit\n")
+	hook := two.report(two.execTo(d, []string{"--json"}, "sh", "plant.sh"))
 	if found := hook.Report.Detected; len(found) != 1 || exists(two.Work+"/sub/.git/hooks/pre-commit") || two.plain("cat", found[0].Kept).Stdout != two.Token+"\n" {
 		t.Errorf("a hook that uid 1001 left: %+v", hook)
 	}
