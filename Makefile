@@ -108,7 +108,8 @@ install: build
 # The units of the machine's daemon and of each user's. Nothing is started:
 # systemctl enable --now sandboxd.socket does.
 install-units: install
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/systemd/user
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/systemd/user $(DESTDIR)$(PREFIX)/share/doc/sandboxd
+	install -m 0644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sandboxd/
 	for unit in service socket; do \
 		sed 's|/usr/local/|$(PREFIX)/|' cmd/sandboxd/systemd/sandboxd.$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/sandboxd.$$unit; \
 		sed 's|/usr/local/|$(PREFIX)/|' cmd/sandboxd/systemd/sandboxd-user.$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/user/sandboxd-user.$$unit; \
