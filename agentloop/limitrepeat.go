@@ -1,6 +1,7 @@
 package agentloop
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 
@@ -27,7 +28,7 @@ func (r *repeatDetector) see(key string) (period int) {
 		return 0
 	}
 	keep := maxRepeatPeriod * r.times
-	r.last = append(r.last, key)
+	r.last = append(r.last, shortKey(key))
 	if len(r.last) > keep {
 		r.last = append(r.last[:0], r.last[len(r.last)-keep:]...)
 	}
@@ -37,6 +38,16 @@ func (r *repeatDetector) see(key string) (period int) {
 		}
 	}
 	return 0
+}
+
+// shortKey stands for a key of any length: those of a dozen calls are kept for as long
+// as the turn takes, and each may have megabytes.
+func shortKey(key string) string {
+	if len(key) <= 2*sha256.Size {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return string(sum[:])
 }
 
 // cycles reports whether the last calls are one cycle of p calls, times over.

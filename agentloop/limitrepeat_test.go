@@ -35,6 +35,25 @@ func TestRepeatedCallsAreNotRun(t *testing.T) {
 	}
 }
 
+// What is remembered of calls does not grow with their arguments.
+func TestLongCallsAreRememberedShort(t *testing.T) {
+	r := repeatDetector{times: 3}
+	long := func(last string) string { return strings.Repeat("x", 1<<20) + last }
+	for i, key := range []string{long("a"), long("b"), long("a"), long("a")} {
+		if r.see(key) != 0 {
+			t.Errorf("call %d is taken for a repetition", i)
+		}
+	}
+	if r.see(long("a")) != 1 {
+		t.Error("three of the same are none")
+	}
+	for _, key := range r.last {
+		if len(key) > 100 {
+			t.Errorf("%d bytes of a call are kept", len(key))
+		}
+	}
+}
+
 func TestRepetitionsEndTheTurn(t *testing.T) {
 	l, _ := testLimits(AgentLimits{MaxSteps: -1}, nil)
 	ran := 0

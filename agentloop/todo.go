@@ -97,6 +97,9 @@ func todosOf(args policy.Args) ([]Todo, error) {
 	if !ok {
 		return nil, errors.New("argument todos: want a list of objects with content and status")
 	}
+	if len(items) > maxTodos { // first: each is compared with all before it
+		return nil, fmt.Errorf("%d todos: at most %d are kept", len(items), maxTodos)
+	}
 	list := []Todo{}
 	for i, item := range items {
 		t := Todo{Status: TodoPending}

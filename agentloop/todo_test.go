@@ -1,8 +1,10 @@
 package agentloop
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sandboxd/policy"
 )
@@ -40,6 +42,13 @@ func TestTodoList(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: taken", name)
 		}
+	}
+	for i := range 300_000 { // as many as fit into the arguments of a call
+		many = append(many, fmt.Sprint(1_000_000+i))
+	}
+	start := time.Now()
+	if err := write(false, many...); err == nil || time.Since(start) > 2*time.Second {
+		t.Errorf("%d todos: %v after %v", len(many), err, time.Since(start))
 	}
 	if _, err := l.Write(policy.Args{"todos": "a"}); err == nil {
 		t.Error("a text is taken for a list")
