@@ -82,6 +82,7 @@ func (s *agentSlot) replace(uid int, loop Loop) {
 // turnRun is one turn.
 type turnRun struct {
 	id   string
+	kept chan struct{} // closed when the prompt is on disk
 	done chan struct{} // closed when end is set
 	end  agentloop.TurnEnd
 }
@@ -292,7 +293,7 @@ func (a *agents) release(conversation string, but *agentSlot) error {
 // start begins a turn and returns it. The slot is held and has a loop; ended is
 // called when the turn is over.
 func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text string, ended func()) (*turnRun, TurnAccepted) {
-	run := &turnRun{id: agentloop.NewID("turn"), done: make(chan struct{})}
+	run := &turnRun{id: agentloop.NewID("turn"), kept: make(chan struct{}), done: make(chan struct{})}
 	s.mu.Lock()
 	loop := s.loop
 	s.turn = run
@@ -303,7 +304,12 @@ func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text stri
 	one.Events().Publish(EventTurnAccepted, accepted)
 	go func() {
 		defer ended()
-		run.end = loop.RunAs(ctx, run.id, text, nil)
+		kept := sync.OnceFunc(func() { close(run.kept) })
+		run.end = loop.RunAs(ctx, run.id, text, func(e agentloop.TurnEvent) {
+			if e.Type == agentloop.EventTurnStep { // what came before it is kept
+				kept()
+			}
+		})
 		if errors.Is(run.end.Err, agentloop.ErrConversationMoved) {
 			s.replace(0, nil) // what it remembers is not what is kept
 		}

@@ -35,6 +35,11 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 		end()
 		return err
 	}
+	select { // what is acknowledged is not lost
+	case <-run.kept:
+	case <-run.done:
+	case <-r.Context().Done():
+	}
 	answerTime(w)
 	if !q.Stream {
 		w.Header().Set("Location", "/api/chat/sessions/"+one.ID()+"/events")
