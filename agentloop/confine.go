@@ -232,7 +232,7 @@ func (s *Session) addRules(g *policy.Grant, dir string, e policy.Snapshot) []exe
 		if k.Write {
 			access = policy.GrantWrite
 		}
-		g.Paths = append(g.Paths, policy.PathGrant{Path: k.Path, Access: access, Source: k.Rule.Source})
+		g.Paths = append(g.Paths, policy.PathGrant{Path: k.Path, Access: access, Source: k.Rule.Source, Optional: k.Rule.Source.Kind == policy.SourceSession})
 	}
 	return gaps
 }
@@ -285,50 +285,6 @@ func (s *Session) depthDirs(g *policy.Grant, ws, dir string) []string {
 		}
 	}
 	return dirs
-}
-
-// maxApproved bounds the paths that one answer adds.
-const maxApproved = 64
-
-// addApproved adds the paths that were approved by name for this call: by a
-// person, who saw them, or by a rule about that path. An allow rule about a
-// command adds nothing: it says that the command may run in its confinement.
-func (s *Session) addApproved(g *policy.Grant, r *ToolRun) {
-	if s.onlyRules() {
-		return
-	}
-	d := r.result.Decision
-	_, person := d.Reason.(policy.UserReason)
-	fileTool := !startsCommand(r.Call.Tool)
-	if rule, ok := d.Reason.(policy.RuleReason); !person && !(ok && rule.Kind == policy.AllowRule && fileTool) {
-		return
-	}
-	add := func(p string, access policy.PathAccess) {
-		if !filepath.IsAbs(p) || strings.ContainsAny(p, "*?[") {
-			r.Note("%s was approved, but is no single path: it is not added", p)
-			return
-		}
-		if _, err := os.Lstat(p); err != nil {
-			if !fileTool || access == policy.GrantRead {
-				return
-			}
-			p = filepath.Dir(p) // the file is made in it, by our own helper
-		}
-		g.Paths = append(g.Paths, policy.PathGrant{Path: p, Access: access, OneCall: true, Source: policy.Source{Kind: policy.SourceSession}})
-		if access == policy.GrantWrite && person && fileTool {
-			g.Paths = append(g.Paths, policy.PathGrant{Path: p, Access: policy.GrantUnprotect, OneCall: true, Source: policy.Source{Kind: policy.SourceSession}})
-		}
-	}
-	for i, p := range d.Reads {
-		if i < maxApproved {
-			add(p, policy.GrantRead)
-		}
-	}
-	for i, p := range d.Writes {
-		if i < maxApproved {
-			add(p, policy.GrantWrite)
-		}
-	}
 }
 
 // protectedNames lists the protected names of the workspace that exist now.

@@ -365,7 +365,9 @@ func (h *handling) decideAgain(ctx context.Context) bool {
 		// Another policy has other hooks.
 		h.c.Args = old.Args
 		return h.decide(ctx)
-	case now.Verdict == policy.Ask && person:
+	case now.Verdict != policy.Deny && person:
+		// Also where the rule that the answer kept allows it now: what was approved by
+		// name is open to this call.
 		h.res.Generation = generation
 		return true
 	case now.Verdict == policy.Ask:

@@ -40,6 +40,10 @@ func (b *builder) pathGrants(grants []policy.PathGrant) ([]asked, error) {
 			continue
 		}
 		a, keep, err := b.ask(g)
+		if err != nil && g.Optional {
+			b.warn("%v", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -80,6 +84,9 @@ func (b *builder) ask(g policy.PathGrant) (a asked, keep bool, err error) {
 		return a, false, nil
 	default:
 		return a, false, grantError(g, missingHint(access), errors.New("no such file or directory"))
+	}
+	if g.OneCall && a.path != path {
+		return a, false, grantError(g, "repeat the call, which is asked about anew", fmt.Errorf("it leads to %s since it was approved", a.path))
 	}
 	if access == exec.ReadWrite {
 		if err := b.knobs(a.path); err != nil {

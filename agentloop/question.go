@@ -18,6 +18,9 @@ func (q *AskQueue) describe(s *Session, asked policy.Question, digest string) Pe
 		ID: NewID("question"), UID: s.peer.UID(), Session: s.id, Call: c.ID, Agent: agentName(c.Agent),
 		Asked: now, Expires: now.Add(q.o.Timeout), Tool: policy.CanonicalTool(c.Tool), Cwd: c.Cwd, CallCwd: c.Cwd, Mode: asked.Mode.String(), Digest: digest,
 	}
+	if dir, err := callDir(ToolCall{Call: c}); err == nil && dir != "" {
+		p.Cwd = s.expand(dir, c.Cwd) // where it starts, which an argument may say
+	}
 	if p.Cwd == "" {
 		p.Cwd = s.workspace
 	}
@@ -33,10 +36,10 @@ func (q *AskQueue) describe(s *Session, asked policy.Question, digest string) Pe
 		p.Why = ShowText(asked.Reason.String())
 	}
 	p.Risk, _ = json.Marshal(asked.Explain)
-	if e := s.engineNow(); e != nil {
-		var found policy.Effects
-		_ = s.asUser(func() { found = e.Effects(c) })
-		p.Argv, p.Redirects, p.Reads, p.Writes = found.Argv, found.Redirects, found.Reads, found.Writes
+	found := asked.Effects
+	p.Argv, p.Redirects, p.Reads, p.Writes = found.Argv, found.Redirects, found.Reads, found.Writes
+	if startsCommand(p.Tool) && !s.onlyRules() {
+		_ = s.asUser(func() { p.Opens = s.openingTexts(found.Uses) })
 	}
 	if g := asked.Suggest; g != nil && len(g.Rules) > 0 {
 		p.AlwaysRules, p.AlwaysRule = g.Rules, strings.Join(g.Rules, " ")
@@ -86,7 +89,7 @@ func storedQuestion(q PendingQuestion, red *Redactor) PendingQuestion {
 		q.Args, _ = json.Marshal(red.MaskArgs(args))
 	}
 	q.Reason, q.Risk = maskJSON(red, q.Reason), maskJSON(red, q.Risk)
-	q.Why = red.Mask(q.Why)
+	q.Why, q.Opens = red.Mask(q.Why), maskAll(red, q.Opens)
 	q.Diff, q.NoDiff = "", "" // the content of a file is in that file
 	for _, rule := range q.AlwaysRules {
 		if red.Mask(rule) != rule {

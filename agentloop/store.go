@@ -97,7 +97,10 @@ type PendingQuestion struct {
 	Redirects []string `json:"redirects,omitempty"`
 	Reads     []string `json:"reads,omitempty"`
 	Writes    []string `json:"writes,omitempty"`
-	Mode      string   `json:"mode"`
+	// Opens says what an allow opens for this call besides what is granted, and what
+	// of it stays closed, in words.
+	Opens []string `json:"opens,omitempty"`
+	Mode  string   `json:"mode"`
 	// Reason is the typed reason why it is asked; Why is one line of it.
 	Reason json.RawMessage `json:"reason"`
 	Why    string          `json:"why"`

@@ -18,6 +18,9 @@ type Question struct {
 	Mode    Mode
 	Reason  Reason // why it is asked
 	Explain Explanation
+	// Effects are those that the decision will have, also if the host changes while
+	// the question waits.
+	Effects Effects
 	// Suggest is the rule that "always" would keep; nil when there is none.
 	Suggest *Suggestion
 }
@@ -104,7 +107,9 @@ func (r *run) person(ctx context.Context, why Reason, classifier <-chan classifi
 	}
 	work, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	q := Question{Call: r.facts.call.copy(), Mode: r.when.mode, Reason: why, Explain: r.explain(), Suggest: r.suggest()}
+	told := r.facts.effects()
+	r.effects = &told
+	q := Question{Call: r.facts.call.copy(), Mode: r.when.mode, Reason: why, Effects: told, Explain: r.explain(), Suggest: r.suggest()}
 	answers := make(chan answered, len(askers))
 	for _, a := range askers {
 		go func() { answers <- askOne(work, a, q) }()

@@ -21,6 +21,8 @@ type Decision struct {
 	Commands []CommandDecision
 	// Reads, Writes are paths as far as they are known; writes include removals.
 	Reads, Writes []string
+	// Uses are what is done to paths that are known, for whoever confines the call.
+	Uses []PathUse
 	// Unknown says what could not be known, for people.
 	Unknown []string
 	// Unmatched are arguments that no rule could be compared with.
@@ -33,7 +35,7 @@ type Decision struct {
 	Context []string
 	Trace   []Stage
 	// Suggest is how the call could be allowed. Nil when nothing can or need be
-	// suggested; only [Engine.Check] fills it.
+	// suggested.
 	Suggest *Suggestion
 	// RuleToSave is the rule that a person wants to keep (answer "always").
 	RuleToSave string
@@ -131,6 +133,7 @@ func (d *Decision) describe(f *facts) {
 			*list = append(*list, p)
 		}
 	}
+	d.Uses = f.uses()
 	for i := range f.accesses {
 		a := &f.accesses[i]
 		p := a.real

@@ -8,14 +8,19 @@ type Effects struct {
 	Redirects []string
 	// Reads, Writes are paths, links resolved; writes include removals.
 	Reads, Writes []string
+	// Uses are the same as [Decision.Uses].
+	Uses []PathUse
 }
 
 // Effects reads a call. It decides nothing.
 func (e *Engine) Effects(c Call) Effects {
-	f := e.gather(c, e.state.Load().rules)
+	return e.gather(c, e.state.Load().rules).effects()
+}
+
+func (f *facts) effects() Effects {
 	var d Decision
 	d.describe(f)
-	out := Effects{Reads: d.Reads, Writes: d.Writes}
+	out := Effects{Reads: d.Reads, Writes: d.Writes, Uses: d.Uses}
 	for i := range f.accesses {
 		if a := &f.accesses[i]; a.redirect {
 			out.Redirects = appendNew(out.Redirects, orText(a.real, readable(a.raw)))

@@ -33,7 +33,7 @@ func (e *Engine) decide(ctx context.Context, c Call, live bool) (d Decision) {
 	r.facts = e.gather(c, r.st.rules)
 	r.decide(ctx)
 	d = r.decision()
-	if !live && d.Verdict != Allow {
+	if d.Verdict != Allow {
 		d.Suggest = r.suggest()
 	}
 	return d
@@ -62,7 +62,8 @@ type run struct {
 	gitStarts  map[string]gitStarts
 	verdict    Verdict
 	reason     Reason
-	asked      Reason // why a person was asked
+	asked      Reason   // why a person was asked
+	effects    *Effects // that a person was told of
 	ruleToSave string
 }
 
@@ -256,6 +257,9 @@ func (r *run) decision() Decision {
 	if r.facts != nil {
 		d.CallID, d.Args = r.facts.call.ID, r.facts.call.Args
 		d.describe(r.facts)
+		if r.effects != nil { // as they were asked about
+			d.Uses = r.effects.Uses
+		}
 		d.Commands = r.commandDecisions()
 		d.Env = r.pins()
 	}

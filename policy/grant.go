@@ -53,7 +53,10 @@ type PathGrant struct {
 	Source Source // who wrote it
 	// OneCall: a person or a rule approved this path for this call. It adds what
 	// is not granted otherwise, also to a read-only workspace, and is reported.
+	// Path has no links; one that leads elsewhere by now is refused.
 	OneCall bool
+	// Optional: what cannot be granted is left out, and said.
+	Optional bool
 }
 
 // GrantLimits are the limits of a policy. Zero means the default, negative

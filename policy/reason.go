@@ -114,16 +114,25 @@ func (r UserReason) String() string {
 }
 func (r SafetyReason) String() string { return withText("safety check "+r.Check, r.Text) }
 func (ConfinedReason) String() string { return "confined: every effect is inside the grant" }
-func (TimeoutReason) String() string  { return "nobody answered in time" }
-func (r HeadlessReason) String() string {
-	if r.Failed != "" {
-		return "there is nobody to ask (" + r.Failed + ")"
-	}
-	if r.Asked == nil {
-		return "there is nobody to ask"
-	}
-	return "there is nobody to ask (" + r.Asked.String() + ")"
+func (r TimeoutReason) String() string {
+	return withText("nobody answered in time", textOf(r.Asked))
 }
+func (r HeadlessReason) String() string {
+	s := "there is nobody to ask"
+	if r.Failed != "" {
+		s += " (" + r.Failed + ")"
+	}
+	return withText(s, textOf(r.Asked))
+}
+
+// textOf is the text of a reason that may be missing.
+func textOf(r Reason) string {
+	if r == nil {
+		return ""
+	}
+	return r.String()
+}
+
 func (r DefaultReason) String() string {
 	if r.Text == "" {
 		return "no rule matched"
@@ -184,11 +193,11 @@ func wire(r Reason) wireReason {
 	case SafetyReason:
 		return wireReason{Type: r.Type(), Check: r.Check, Text: r.Text}
 	case HeadlessReason:
-		w := wireReason{Type: r.Type(), Text: r.Failed, Asked: wireAsked(r.Asked)}
-		if r.Asked != nil && r.Failed == "" {
-			w.Text = r.Asked.String()
+		text := textOf(r.Asked)
+		if r.Failed != "" {
+			text = withText(r.Failed, text)
 		}
-		return w
+		return wireReason{Type: r.Type(), Text: text, Asked: wireAsked(r.Asked)}
 	case TimeoutReason:
 		return wireReason{Type: r.Type(), Asked: wireAsked(r.Asked)}
 	case DefaultReason:

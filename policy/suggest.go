@@ -75,6 +75,15 @@ func (r *run) suggest() *Suggestion {
 			return &Suggestion{Rules: []string{}, Instead: "the command is too long for a rule about it"}
 		}
 		s.Rules = appendNew(s.Rules, rule)
+		opened, why := r.readsToOpen(&r.parts[i])
+		if why != "" {
+			return &Suggestion{Rules: []string{}, Instead: why}
+		}
+		for _, p := range opened {
+			// Without it the command would be allowed and find nothing there.
+			s.Rules = appendNew(s.Rules, "effect(read "+escapeGlob(p)+")")
+			s.AlsoAllows = strings.TrimPrefix(s.AlsoAllows+"; every tool and command to read "+p+", with all below it", "; ")
+		}
 		if also != "" && !strings.Contains(s.AlsoAllows, also) {
 			s.AlsoAllows = strings.TrimPrefix(s.AlsoAllows+"; "+also, "; ")
 		}
@@ -232,6 +241,25 @@ func (r *run) commandRuleFor(p *part) (rule, also, why string) {
 		also = "this exact command, with whatever its files say at that time"
 	}
 	return "run_bash(" + text + ")", also, ""
+}
+
+// readsToOpen are the paths outside of the roots that a command reads, which no view
+// holds until a rule opens them.
+func (r *run) readsToOpen(p *part) (paths []string, why string) {
+	if p.kind != partCommand {
+		return nil, ""
+	}
+	for _, j := range r.facts.byCommand[p.index] {
+		a := &r.facts.accesses[j]
+		switch {
+		case a.verb != effectRead || a.known() && a.zone >= systemDir:
+		case !a.known() || a.glob:
+			return nil, "what it reads outside the roots is no single path; grant the directory ([filesystem] read)"
+		default:
+			paths = append(paths, a.real)
+		}
+	}
+	return paths, ""
 }
 
 // usualProgram reports a program found by PATH, or named in a system directory:

@@ -279,6 +279,9 @@ func writeWhy(tty *os.File, q agentloop.PendingQuestion) {
 	}
 	line("reads", strings.Join(q.Reads, ", "))
 	line("writes", strings.Join(q.Writes, ", "))
+	for _, opens := range q.Opens {
+		line("allowing", opens)
+	}
 	for _, rule := range q.AlwaysRules {
 		line("always", "would keep "+rule)
 	}

@@ -104,6 +104,9 @@ func writeQuestion(w io.Writer, q agentloop.PendingQuestion) {
 			line(list.label, "%s", shortLine(strings.Join(list.items, ", ")))
 		}
 	}
+	for _, opens := range q.Opens {
+		line("allowing", "%s", opens)
+	}
 	if q.Placement != "" {
 		line("runs", "%s", q.Placement)
 	}

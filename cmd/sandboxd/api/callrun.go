@@ -127,13 +127,13 @@ func (c *call) started(decided policy.Args) []string {
 }
 
 // named is a call in an error: its command, or its tool and what that is about.
-func (c *call) named(argv []string) string {
+func (c *call) named(argv []string, decided policy.Args) string {
 	if c.q.Tool == "" {
 		return strings.Join(argv, " ")
 	}
 	what := c.q.Tool
 	for _, name := range []string{"command", "file_path", "path", "url", "pattern"} {
-		if text, ok := c.tool.Args[name].(string); ok {
+		if text, ok := decided[name].(string); ok {
 			return what + " " + text
 		}
 	}
@@ -155,10 +155,7 @@ func (c *call) result(res agentloop.ToolResult) Result {
 		if res.Decision.Reason != nil {
 			by = res.Decision.Reason.String()
 		}
-		problem = &ErrorObject{Stage: "policy", Message: "denied: " + c.named(argv) + ": " + by, Hint: Remedy(res.Decision)}
-		if _, ok := res.Decision.Reason.(policy.HeadlessReason); ok {
-			problem.Hint = "run it from a terminal, or attach somebody who answers (sbx approvals --watch), or narrow that rule"
-		}
+		problem = &ErrorObject{Stage: "policy", Message: "denied: " + c.named(argv, res.Decision.Args) + ": " + by, Hint: Remedy(res.Decision)}
 	case res.Err != nil && !res.Ran:
 		e, code := Explain(res.Err)
 		problem, run.Outcome, run.ExitCode = &e, exec.NotSetUp, code

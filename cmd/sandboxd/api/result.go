@@ -223,21 +223,45 @@ func DiskHint(err error) string {
 
 // Remedy says what would allow a call that was not allowed.
 func Remedy(d policy.Decision) string {
+	way, known := "", false
 	if d.Suggest != nil {
-		if text, ok := Suggestion(d.Suggest); ok {
-			return text
-		}
+		way, known = Suggestion(d.Suggest)
 	}
-	if r, ok := d.Reason.(policy.RuleReason); ok {
-		if r.Kind == policy.DenyRule {
+	switch r := d.Reason.(type) {
+	case policy.HeadlessReason:
+		return "run it from a terminal, or attach somebody who answers (sbx approvals --watch)" + orElse(way, r.Asked)
+	case policy.TimeoutReason:
+		return "answer in time" + orElse(way, r.Asked)
+	case policy.RuleReason:
+		if !known && r.Kind == policy.DenyRule {
 			return "narrow that rule; no flag or mode overrides a deny"
 		}
-		return "answer the question when it is asked, or narrow that rule"
+		if !known {
+			return "answer the question when it is asked, or narrow that rule"
+		}
+	case policy.HookReason:
+		if !known {
+			return "change the hook " + r.Name + ", or what it judges"
+		}
 	}
-	if d.Verdict == policy.Ask {
+	switch {
+	case known:
+		return way
+	case d.Verdict == policy.Ask:
 		return "answer the question when it is asked; no rule lifts it"
 	}
 	return "nothing in a policy does"
+}
+
+// orElse is the other way to allow what somebody has to be asked about.
+func orElse(way string, asked policy.Reason) string {
+	if _, rule := asked.(policy.RuleReason); way == "" && rule {
+		way = "narrow that rule"
+	}
+	if way == "" {
+		return ""
+	}
+	return "; or " + way
 }
 
 // Suggestion is what package policy proposes, as a command to type.
