@@ -81,7 +81,7 @@ fuzz: setup
 	done
 
 # The daemon, and runs without it, killed KILLS times each at random moments: a make test
-# has a few rounds; 200 of the daemon take about 12 minutes on two processors.
+# has a few rounds; 200 of the daemon take about 10 minutes on two processors.
 KILLS ?= 200
 kills: setup-test modules
 	SANDBOXD_TEST_KILLS='$(KILLS)' $(GO) test -buildvcs=false -count=1 -v -timeout 4h -run '^(TestKilledDaemon|TestKilledAtAnyMoment)$$' ./test
