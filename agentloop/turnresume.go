@@ -158,8 +158,12 @@ func (a *Agent) resume(ctx context.Context) error {
 	if !cut {
 		return nil
 	}
-	a.Inject(OriginLoop, "interrupted", "The turn before was cut off: the program ended in the middle of it. Look at what is there before you go on.")
-	return a.endTurn(ctx, TurnEnd{Reason: EndClosed, Error: "the program ended in the middle of the turn", Steps: r.step})
+	why, text := "the program ended in the middle of the turn", "The turn before was cut off: the program ended in the middle of it. Look at what is there before you go on."
+	if head.Parent != "" && head.Agent == "" && last == head.ParentLast {
+		why, text = "the conversation was forked in the middle of the turn", "This conversation was forked in the middle of the turn before: what came after it was left out. Files may hold more than what is said here; look at what is there before you go on."
+	}
+	a.Inject(OriginLoop, "interrupted", text)
+	return a.endTurn(ctx, TurnEnd{Reason: EndClosed, Error: why, Steps: r.step})
 }
 
 // settleCut keeps a result for each call that has none, before anything new is

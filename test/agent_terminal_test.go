@@ -110,6 +110,7 @@ steps:
   - {expect: first line, say: answer one}
   - calls: [{tool: run_bash, args: {command: "touch begun; sleep 61.4"}}]
   - {expect: third, say: answer three}
+  - {expect: /etc/fourth, say: answer four}
 `, "--mode", "acceptEdits"))
 	p.await("/help")
 	p.await("> ")
@@ -132,8 +133,22 @@ steps:
 	p.await("answer three")
 	p.await("> ")
 	p.forget()
-	p.typeLine("/mode plan")
+	p.typeLine("/mode nope")
+	p.await("no mode")
 	p.await("> ")
+	p.typeLine("/mode plan")
+	p.await("mode plan")
+	p.await("plan> ")
+	p.typeLine("/rules")
+	p.await("no rules")
+	p.await("plan> ")
+	p.typeLine("/nothing")
+	p.await("no command /nothing")
+	p.await("plan> ")
+	p.forget()
+	p.typeLine("/etc/fourth what is it?") // a prompt
+	p.await("answer four")
+	p.await("plan> ")
 	if list := d.sbxTo(d, "sessions", "list"); !strings.Contains(list.Stdout, "plan") {
 		t.Errorf("the mode is not switched: %s", list.Stdout+list.Stderr)
 	}

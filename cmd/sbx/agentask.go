@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,21 @@ type agentAsker struct {
 	mu      sync.Mutex
 	waiting []agentloop.PendingQuestion // the first may be being shown
 	tty     *os.File                    // while one is shown
+	how     string                      // became of the one that is shown, when it was settled elsewhere
 	changed chan struct{}
+}
+
+// settledText says how a question ended that was not answered here.
+func settledText(a agentloop.StoredAnswer) string {
+	switch a.By {
+	case "cancelled":
+		return "cancelled"
+	case "timeout":
+		return "expired: nobody answered in time"
+	case "":
+		return "answered elsewhere"
+	}
+	return oneLine("answered elsewhere: " + a.Verdict + ", by " + a.By)
 }
 
 func newAgentAsker(cl *api.Client, v *turnView) *agentAsker {
@@ -48,7 +63,8 @@ func (a *agentAsker) event(e agentloop.Event) {
 		a.waiting = append(a.waiting, q)
 	case agentloop.EventQuestionSettled:
 		var settled struct {
-			ID string `json:"id"`
+			ID     string                 `json:"id"`
+			Answer agentloop.StoredAnswer `json:"answer"`
 		}
 		if json.Unmarshal(e.Data, &settled) != nil {
 			return
@@ -58,6 +74,7 @@ func (a *agentAsker) event(e agentloop.Event) {
 				continue
 			}
 			if i == 0 && a.tty != nil {
+				a.how = settledText(settled.Answer)
 				_ = a.tty.SetReadDeadline(time.Unix(1, 0))
 			}
 			a.waiting = append(a.waiting[:i:i], a.waiting[i+1:]...)
@@ -163,6 +180,13 @@ func (a *agentAsker) release(tty *os.File) {
 	tty.Close()
 }
 
+// settledHow says what became of the question on the terminal.
+func (a *agentAsker) settledHow() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cmp.Or(a.how, "answered elsewhere, cancelled or expired")
+}
+
 // ask shows one question until it is settled.
 func (a *agentAsker) ask(ctx context.Context, q agentloop.PendingQuestion) {
 	a.view.hold()
@@ -181,7 +205,7 @@ func (a *agentAsker) ask(ctx context.Context, q agentloop.PendingQuestion) {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if ctx.Err() == nil {
-				fmt.Fprintln(tty, "\nsbx: answered elsewhere, cancelled or expired")
+				fmt.Fprintln(tty, "\nsbx: "+a.settledHow())
 			}
 			a.drop(q.ID)
 			return

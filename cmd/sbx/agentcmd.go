@@ -21,6 +21,7 @@ import (
 type agentOptions struct {
 	session api.SessionRequest
 	prompt  string
+	data    string // of a pipe beside the prompt
 	// talk: prompts are read at the terminal, one after the other.
 	talk, json, quiet, noAsk bool
 }
@@ -58,12 +59,12 @@ func agentCommand(p *program) *cli.Command {
 		UsageText: examples(
 			`sbx agent "make the failing test pass"`,
 			"sbx agent",
-			"git diff | sbx agent --mode plan -",
+			"git diff | sbx agent --mode plan 'review this'",
 			"sbx agent --continue 'now the other one'",
 			"sbx agent --json --mode acceptEdits --max-steps 30 --budget 2 'update the docs' > events.jsonl"),
 		Description: "A model works on the workspace with tools, each call decided by the policy and confined.\n" +
-			"Without PROMPT on a terminal it is a conversation; with - or a pipe PROMPT is standard\n" +
-			"input. Ctrl-C cancels the turn, a second one ends. Exit status: 0 done, 1 no answer of\n" +
+			"Without PROMPT on a terminal it is a conversation; with - it is standard input. What is\n" +
+			"piped in beside a PROMPT goes with it as data. Ctrl-C cancels the turn, a second one ends. Exit status: 0 done, 1 no answer of\n" +
 			"the model, 3 a limit, 4 denied, 124 out of time, 125 misuse or no daemon, 130 cancelled.",
 		ArgsUsage: "[PROMPT|-]",
 		Flags:     append(flags, socketFlag()),
@@ -122,6 +123,9 @@ func (p *program) agentOptions(c *cli.Context) (agentOptions, error) {
 		}
 	}
 	o.prompt, o.talk, err = p.agentPrompt(c)
+	if err == nil && c.Args().Len() == 1 && c.Args().First() != "-" {
+		o.data, err = p.pipedData()
+	}
 	if err == nil && o.talk && o.json {
 		err = misuse("give the prompt, or - for standard input", "--json takes no prompts from the terminal")
 	}
@@ -306,13 +310,16 @@ func (p *program) runAgent(ctx context.Context, flags flagValues, o agentOptions
 	if o.talk {
 		err = a.talk(ctx)
 	} else {
-		err = a.turn(ctx, o.prompt)
+		err = a.turn(ctx, api.MessageRequest{Text: o.prompt, Data: o.data, DataName: "standard input"})
 	}
 	if sig := a.ended(); sig != 0 {
 		return exitStatus(128 + sig)
 	}
 	if err == nil || errors.As(err, new(exitStatus)) || errors.As(err, new(*failure)) {
 		return err
+	}
+	if a.said != "" {
+		p.note("note", conversationNote(a.said))
 	}
 	return daemonFailure(err)
 }

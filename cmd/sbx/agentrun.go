@@ -23,6 +23,7 @@ type agentRun struct {
 	session api.Session
 	o       agentOptions
 	view    *turnView
+	said    string      // the conversation, once something was said
 	asker   *agentAsker // nil: nobody is asked here
 	cancel  context.CancelFunc
 
@@ -177,7 +178,7 @@ func (a *agentRun) print(e agentloop.Event) error {
 }
 
 // turn says something and returns when the turn has ended.
-func (a *agentRun) turn(ctx context.Context, prompt string) error {
+func (a *agentRun) turn(ctx context.Context, m api.MessageRequest) error {
 	a.view.begin()
 	a.mu.Lock()
 	a.running = true
@@ -191,10 +192,11 @@ func (a *agentRun) turn(ctx context.Context, prompt string) error {
 	case <-a.ends: // of a turn whose message was not answered
 	default:
 	}
-	accepted, err := a.cl.Say(ctx, a.session.ID, api.MessageRequest{Text: prompt})
+	accepted, err := a.cl.Say(ctx, a.session.ID, m)
 	if err != nil {
 		return err
 	}
+	a.said = accepted.Conversation
 	select {
 	case end := <-a.ends:
 		return a.told(end, accepted)

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/term"
 
 	"sandboxd/cmd/sandboxd/api"
+	"sandboxd/policy"
 )
 
 // talkHelp is what /help shows.
 const talkHelp = `sbx: a line is a prompt; one that ends in \ goes on in the next.
 sbx: /mode MODE     switch the mode: default, acceptEdits, plan, ...
 sbx: /compact TEXT  summarise the conversation, keeping TEXT in focus
-sbx: /rules         the rules in force: sbx sessions rules
+sbx: /rules         list the rules in force
 sbx: /quit          end, as Ctrl-D does; Ctrl-C cancels a turn
 `
 
@@ -27,7 +28,7 @@ func (a *agentRun) talk(ctx context.Context) error {
 	reader := &lineReader{in: a.p.stdin, out: a.p.stderr}
 	var last error
 	for {
-		prompt, err := reader.read("> ")
+		prompt, err := reader.read(a.promptSign())
 		switch {
 		case ctx.Err() != nil:
 			return last
@@ -40,15 +41,17 @@ func (a *agentRun) talk(ctx context.Context) error {
 			return &failure{code: exitSandbox, stage: "terminal", err: err}
 		case strings.TrimSpace(prompt) == "":
 			continue
-		case strings.HasPrefix(prompt, "/"):
+		case isSlash(prompt):
 			if err := a.slash(ctx, prompt); errors.Is(err, errUserEnds) {
 				return last
+			} else if _, ours := errors.AsType[*failure](err); ours {
+				report(a.p.stderr, err)
 			} else if err != nil {
 				report(a.p.stderr, daemonFailure(err))
 			}
 			continue
 		}
-		last = a.turn(ctx, prompt)
+		last = a.turn(ctx, api.MessageRequest{Text: prompt})
 		if _, status := errors.AsType[exitStatus](last); last != nil && !status {
 			return last
 		}
@@ -63,21 +66,59 @@ func (a *agentRun) slash(ctx context.Context, line string) error {
 	case "/quit", "/exit":
 		return errUserEnds
 	case "/mode":
-		if rest == "" {
-			mode, err := cycleMode(ctx, a.cl, a.session.ID)
-			if err == nil {
-				a.p.note("note", "mode "+mode)
-			}
+		return a.switchMode(ctx, rest)
+	case "/rules":
+		var rules api.RuleList
+		if err := a.cl.Get(ctx, sessionPath(a.session.ID, "/permissions/rules"), &rules); err != nil {
 			return err
 		}
-		return a.cl.Put(ctx, sessionPath(a.session.ID, "/permissions/mode"), api.ModeRequest{Mode: rest}, nil)
+		if len(rules.Rules) == 0 {
+			a.p.note("note", "no rules: the mode alone decides")
+		}
+		for _, r := range rules.Rules {
+			fmt.Fprintf(a.p.stderr, "sbx: %s\n", ruleLine(r))
+		}
+		return nil
 	case "/compact":
 		_, err := a.cl.CompactSession(ctx, a.session.ID, rest)
 		return err
-	default:
+	case "/help":
 		fmt.Fprint(a.p.stderr, talkHelp)
 		return nil
+	default:
+		return misuse("/help lists what there is", "no command %s", oneLine(word))
 	}
+}
+
+// isSlash tells a command from a prompt that begins with a path.
+func isSlash(line string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	name, slash := strings.CutPrefix(word, "/")
+	return slash && !strings.Contains(name, "/")
+}
+
+// switchMode goes to a mode, or to the next one.
+func (a *agentRun) switchMode(ctx context.Context, mode string) (err error) {
+	if mode == "" {
+		mode, err = cycleMode(ctx, a.cl, a.session.ID)
+	} else if _, err = policy.ParseMode(mode); err != nil {
+		return misuse("default, acceptEdits, plan, dontAsk, auto, bypassPermissions", "no mode %q", mode)
+	} else {
+		err = a.cl.Put(ctx, sessionPath(a.session.ID, "/permissions/mode"), api.ModeRequest{Mode: mode}, nil)
+	}
+	if err == nil {
+		a.session.Mode = mode
+		a.p.note("note", "mode "+mode)
+	}
+	return err
+}
+
+// promptSign shows a mode that is not the usual one.
+func (a *agentRun) promptSign() string {
+	if a.session.Mode == "" || a.session.Mode == policy.ModeDefault.String() {
+		return "> "
+	}
+	return oneLine(a.session.Mode) + "> "
 }
 
 // conversation is the id of what was said here, or empty.

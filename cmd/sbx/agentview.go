@@ -246,6 +246,10 @@ func (v *turnView) decided(e agentloop.Event) {
 		c.args = argsLine(d.Tool, d.Args)
 	}
 	v.unanswered = d.Verdict == policy.Deny.String() && (d.Reason.Type == "headless" || d.Reason.Type == "timeout")
+	if d.Reason.Check == "cancelled" { // the result tells
+		c.decided = false
+		return
+	}
 	verdict, colour := d.Verdict, green
 	if d.Changed {
 		verdict += ", changed by a hook"
@@ -321,6 +325,10 @@ func (v *turnView) result(d agentloop.TurnResultBlock) {
 func (v *turnView) compacted(d agentloop.TurnCompaction) {
 	if d.Error != "" {
 		v.line("the conversation could not be summarised: %s", safe(d.Error, shownWidth))
+		return
+	}
+	if d.After == 0 { // nobody has counted them: the next request does
+		v.line("%s", v.paint.in(dim, fmt.Sprintf("summarised (%s); before %d tokens", safe(d.Kind, 20), d.Before)))
 		return
 	}
 	v.line("%s", v.paint.in(dim, fmt.Sprintf("summarised (%s): %d tokens, before %d", safe(d.Kind, 20), d.After, d.Before)))

@@ -11,15 +11,90 @@ import (
 
 // Every console block of the README is run, in order, in one new project that has the
 // examples of docs; "..." in its output stands for anything on that line, and a line of
-// it alone for any lines, or none.
+// it alone for any lines, or none. Then those of docs/agent.md, and the scripts of
+// docs/agent-scripts.md, each in a new module of the same project.
 func TestReadmeExamples(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	p := newDocProject(t)
+	for _, doc := range []struct {
+		name  string
+		least int
+	}{{"README.md", 5}, {"docs/agent.md", 2}} {
+		t.Run(filepath.Base(doc.name), func(t *testing.T) {
+			p.clear(t)
+			steps := consoleSteps(docText(t, doc.name))
+			if len(steps) < doc.least {
+				t.Fatalf("%s has %d commands in console blocks, want at least %d", doc.name, len(steps), doc.least)
+			}
+			for _, s := range steps {
+				if out := p.run(s.command); !s.matches(out) {
+					t.Errorf("$ %s\ngot:\n%s\n%s says:\n%s", s.command, out, doc.name, s.output)
+				}
+			}
+		})
+	}
+	t.Run("agent-scripts.md", func(t *testing.T) {
+		p.clear(t)
+		p.run("sh docs/examples/broken-module.sh sum")
+		scripts := yamlScripts(docText(t, "docs/agent-scripts.md"))
+		if len(scripts) != 2 {
+			t.Fatalf("%d scripts, want 2", len(scripts))
+		}
+		for _, script := range scripts {
+			if err := os.WriteFile(p.dir+"/script.yaml", []byte(script), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out := p.run("cd sum && sbx agent --workspace . --policy ../docs/examples/fix-test.toml --script ../script.yaml 'make the test pass' 2>&1; echo status $?")
+			if !strings.HasSuffix(out, "status 0\n") || !strings.Contains(out, "completed") || strings.Contains(out, "fail [error") {
+				t.Errorf("%s\ngives:\n%s", script, out)
+			}
+		}
+	})
+}
+
+func docText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := consoleSteps(string(readme))
-	if len(steps) < 5 {
-		t.Fatalf("the README has %d commands in console blocks, want at least 5", len(steps))
+	return string(text)
+}
+
+// yamlScripts are the whole scripts of a document.
+func yamlScripts(doc string) (scripts []string) {
+	for block := range strings.SplitSeq(doc, "```yaml\n") {
+		if script, _, found := strings.Cut(block, "```\n"); found && (strings.HasPrefix(script, "model:") || strings.HasPrefix(script, "steps:")) {
+			scripts = append(scripts, script)
+		}
+	}
+	return scripts
+}
+
+// docProject is a project in which commands of a document are run.
+type docProject struct{ dir, home, daemon string }
+
+// clear takes away the module of the document before.
+func (p docProject) clear(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(p.dir + "/sum"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run gives the output of a command; a status that matters is printed by the example.
+func (p docProject) run(command string) string {
+	cmd := osexec.Command("bash", "-c", command)
+	cmd.Dir = p.dir
+	cmd.Env = []string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH") + ":" + p.daemon, "LC_ALL=C"}
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+func newDocProject(t *testing.T) docProject {
+	t.Helper()
+	daemon := t.TempDir()
+	if out, err := osexec.Command("go", "build", "-o", daemon, "../sandboxd").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	home := t.TempDir()
 	project := filepath.Join(home, "project")
@@ -34,19 +109,7 @@ func TestReadmeExamples(t *testing.T) {
 	if err := os.CopyFS(project+"/docs/examples", os.DirFS("../../docs/examples")); err != nil {
 		t.Fatal(err)
 	}
-	daemon := t.TempDir()
-	if out, err := osexec.Command("go", "build", "-o", daemon, "../sandboxd").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	for _, s := range steps {
-		cmd := osexec.Command("bash", "-c", s.command)
-		cmd.Dir = project
-		cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH") + ":" + daemon, "LC_ALL=C"}
-		out, _ := cmd.CombinedOutput() // a status that matters is printed by the example
-		if !s.matches(string(out)) {
-			t.Errorf("$ %s\ngot:\n%s\nthe README says:\n%s", s.command, out, s.output)
-		}
-	}
+	return docProject{dir: project, home: home, daemon: daemon}
 }
 
 // step is a command of a console block and the output below it.

@@ -133,15 +133,20 @@ func (p *program) sessionsRules(c *cli.Context) error {
 		return p.writeJSON(rules)
 	}
 	for _, r := range rules.Rules {
-		from := r.Source
-		if r.File != "" {
-			from += fmt.Sprintf(" %s:%d", r.File, r.Line)
-		}
-		if err := p.writeOut("%s\n", oneLine(fmt.Sprintf("%-5s %-50s %s", r.Kind, r.Rule, from))); err != nil {
+		if err := p.writeOut("%s\n", ruleLine(r)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ruleLine is a rule with where it comes from.
+func ruleLine(r api.Rule) string {
+	from := r.Source
+	if r.File != "" {
+		from += fmt.Sprintf(" %s:%d", r.File, r.Line)
+	}
+	return oneLine(fmt.Sprintf("%-5s %-50s %s", r.Kind, r.Rule, from))
 }
 
 // twoArgs are a session and something for it.

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -269,20 +272,18 @@ const makeTime = 60 * time.Second
 // nothing with it: two never continue one.
 func (a *agents) release(conversation string, but *agentSlot) error {
 	a.mu.Lock()
-	var others []*agentSlot
-	for _, slot := range a.slots {
-		if slot != but {
-			others = append(others, slot)
-		}
-	}
+	others := maps.Clone(a.slots)
 	a.mu.Unlock()
-	for _, slot := range others {
+	for session, slot := range others {
+		if slot == but {
+			continue
+		}
 		if v := slot.view(); v == nil || v.Conversation != conversation {
 			continue
 		}
 		free, err := slot.hold()
 		if err != nil {
-			return fault(CodeConflict, "wait for its end, cancel it, or fork the conversation", "this conversation goes on in another session right now")
+			return fault(CodeConflict, "wait for its end, sbx sessions cancel "+session+", or fork the conversation", "this conversation goes on in %s right now", session)
 		}
 		slot.replace(0, nil)
 		free()
@@ -292,7 +293,7 @@ func (a *agents) release(conversation string, but *agentSlot) error {
 
 // start begins a turn and returns it. The slot is held and has a loop; ended is
 // called when the turn is over.
-func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text string, ended func()) (*turnRun, TurnAccepted) {
+func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, q MessageRequest, ended func()) (*turnRun, TurnAccepted) {
 	run := &turnRun{id: agentloop.NewID("turn"), kept: make(chan struct{}), done: make(chan struct{})}
 	s.mu.Lock()
 	loop := s.loop
@@ -302,10 +303,13 @@ func (s *agentSlot) start(ctx context.Context, one *agentloop.Session, text stri
 	one.TurnEnded()
 	accepted := TurnAccepted{Session: one.ID(), Conversation: loop.Conversation().ID, Turn: run.id, After: one.Events().Last()}
 	one.Events().Publish(EventTurnAccepted, accepted)
+	if q.Data != "" {
+		loop.Inject(agentloop.OriginFile, cmp.Or(q.DataName, "the user"), strings.ToValidUTF8(q.Data, "\uFFFD"))
+	}
 	go func() {
 		defer ended()
 		kept := sync.OnceFunc(func() { close(run.kept) })
-		run.end = loop.RunAs(ctx, run.id, text, func(e agentloop.TurnEvent) {
+		run.end = loop.RunAs(ctx, run.id, q.Text, func(e agentloop.TurnEvent) {
 			if e.Type == agentloop.EventTurnStep { // what came before it is kept
 				kept()
 			}

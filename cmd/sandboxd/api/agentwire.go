@@ -38,6 +38,9 @@ type AgentRequest struct {
 // Bounds of a request.
 const (
 	maxPromptBytes = 1 << 20
+	// MaxDataBytes bounds what comes with a message, which the model gets whole: some
+	// 16,000 tokens.
+	MaxDataBytes   = 64 << 10
 	maxSystemBytes = 256 << 10
 	// MaxScriptBytes bounds a script of the scripted provider.
 	MaxScriptBytes = 1 << 20
@@ -81,6 +84,8 @@ func (q *AgentRequest) Config() agentloop.AgentConfig {
 // Loop is the agent of one session, as [agentloop.Agent] is.
 type Loop interface {
 	RunAs(ctx context.Context, turn, prompt string, emit func(agentloop.TurnEvent)) agentloop.TurnEnd
+	// Inject tells the model a text with the next request.
+	Inject(origin agentloop.Origin, name, text string)
 	Compact(ctx context.Context, focus string) (agentloop.TurnCompaction, error)
 	// Conversation is the head of what it continues.
 	Conversation() agentloop.Conversation
@@ -101,6 +106,10 @@ type AgentView struct {
 // MessageRequest is a message of a person, which begins a turn.
 type MessageRequest struct {
 	Text string `json:"text"`
+	// Data comes with the text, 64 KiB at most: the model gets it framed as data, which
+	// is nobody's words. DataName says what it is from.
+	Data     string `json:"data,omitempty"`
+	DataName string `json:"data_name,omitempty"`
 	// Stream: the answer is the events of the turn, until its end.
 	Stream bool `json:"stream,omitempty"`
 	// Agent makes the agent of a session that has none, or replaces it.

@@ -24,6 +24,8 @@ func (s *Server) postMessage(w http.ResponseWriter, r *http.Request) error {
 		return fault(CodeBadRequest, "", "the text is empty")
 	case len(q.Text) > maxPromptBytes:
 		return fault(CodeTooLarge, "put it into a file of the workspace and name that", "the text is longer than %d bytes", maxPromptBytes)
+	case len(q.Data) > MaxDataBytes:
+		return fault(CodeTooLarge, "put it into a file of the workspace and name that", "the data is longer than %d bytes", MaxDataBytes)
 	}
 	end, err := s.begin()
 	if err != nil {
@@ -70,7 +72,7 @@ func (s *Server) say(ctx context.Context, one *agentloop.Session, q MessageReque
 	if err := s.agents.room(one.Peer().UID(), nil, 0); err != nil {
 		return nil, TurnAccepted{}, err
 	}
-	run, accepted := slot.start(s.base, one, q.Text, ended)
+	run, accepted := slot.start(s.base, one, q, ended)
 	return run, accepted, nil
 }
 
