@@ -48,11 +48,17 @@ func (s *Session) addOfFileTool(g *policy.Grant, r *ToolRun, person bool) {
 			r.Note("%s was approved, but is no single path: it is not added", p)
 			return
 		}
-		if _, err := os.Lstat(p); err != nil {
-			if access == policy.GrantRead {
-				return
+		if _, err := os.Lstat(p); err != nil && access == policy.GrantRead {
+			return
+		}
+		for p != "/" { // a new file is made in the nearest directory that is there
+			if _, err := os.Lstat(p); err == nil {
+				break
 			}
-			p = filepath.Dir(p) // the file is made in it
+			p = filepath.Dir(p)
+		}
+		if p == "/" {
+			return
 		}
 		g.Paths = append(g.Paths, oneCall(p, access))
 		if access == policy.GrantWrite && person {

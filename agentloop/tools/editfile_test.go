@@ -163,6 +163,20 @@ func TestWriteMakesFilesAndDirectories(t *testing.T) {
 	w.noLitter()
 }
 
+// TestApprovedWriteMakesDirectories: what a rule allows by name is made, also below
+// directories that are not there yet.
+func TestApprovedWriteMakesDirectories(t *testing.T) {
+	w := newWorld(t, func(p *agentloop.PolicyInForce) {
+		p.Config.Rules = append(p.Config.Rules, policy.Rule{Kind: policy.AllowRule, Pattern: "file_write(made/deep/a.txt)", Source: policy.Source{Kind: policy.SourceUser}})
+		p.Config.Default = policy.Deny
+	})
+	w.ok("file_write", policy.Args{"file_path": "made/deep/a.txt", "content": "hello\n"})
+	if got := w.content("made/deep/a.txt"); got != "hello\n" {
+		t.Errorf("%q", got)
+	}
+	w.refused("", "file_write", policy.Args{"file_path": "made/deep/b.txt", "content": "x"})
+}
+
 // noLitter fails when a file of a write that did not end is left.
 func (w *world) noLitter() {
 	w.t.Helper()
