@@ -44,9 +44,12 @@ func TestAdversariesOfCalls(t *testing.T) {
 			return atOnce(raw("run_bash", `{"command": ["touch", "u"]}`), raw("run_bash", `{"command": {"$ref": "touch u"}}`), raw("run_bash", `{"command": 7}`),
 				raw("file_write", `{"file_path": ["a"], "content": "x"}`), raw("read_file", `{"file_path": "notes.txt", "offset": "minus one"}`),
 				raw("read_file", `{"file_path": "notes.txt", "limit": -1e99}`), raw("file_edit", `{"file_path": "notes.txt", "old_string": null, "new_string": {}}`))
-		}, end: "denials", code: 4, after: func(s *scene, o adversaryEnd) {
+		}, after: func(s *scene, o adversaryEnd) {
 			if strings.Contains(o.texts(), "panic") || strings.Contains(o.texts(), "goroutine") {
 				s.Errorf("a panic: %s", o.texts())
+			}
+			if ran := o.ran(); len(ran) != 0 {
+				s.Errorf("%q ran", ran)
 			}
 		}},
 		{name: "arguments in a million levels", replies: func(*scene) []modelReply {
