@@ -71,6 +71,12 @@ func TestPlainCallsFindTheirSessionAfterARestart(t *testing.T) {
 			if r := run(secret, "touch", "always-before"); r.Code != 0 || !exists(d.Work+"/always-before") {
 				t.Errorf("the rule of the session is gone: %+v", r)
 			}
+			again := d.unnamed(secret, "touch", "always-before") // as the next command of a shell has it
+			slices.Reverse(again.Env)
+			again.Env = append(again.Env, "OLDPWD=/", "_=/usr/bin/sbx")
+			if r := d.finish(again); r.Code != 0 {
+				t.Errorf("another order of the variables: %+v", r)
+			}
 			if r := run(append(slices.Clone(secret), "PLAIN=1"), "touch", "always-before"); r.Code != 126 {
 				t.Errorf("the rule holds in another environment: %+v", r)
 			}

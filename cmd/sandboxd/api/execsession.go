@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -198,8 +199,10 @@ func (e *execSessions) forget(own *execSession) {
 	e.drop(own)
 }
 
-// keyOf is equal for equal requests of equal peers.
+// keyOf is equal for equal requests of equal peers. Environments are equal that a shell
+// gives to the same command twice.
 func (e *execSessions) keyOf(peer agentloop.Peer, r agentloop.SessionRequest) (key requestKey, err error) {
+	r.Environ = ownVariables(r.Environ, r.Grant.EnvPass)
 	text, err := json.Marshal(struct {
 		UID, GID int
 		Groups   []int
@@ -208,6 +211,19 @@ func (e *execSessions) keyOf(peer agentloop.Peer, r agentloop.SessionRequest) (k
 	sum := hmac.New(sha256.New, e.secret)
 	sum.Write(text)
 	return requestKey(sum.Sum(nil)), err
+}
+
+// ownVariables are those of environ that tell one environment from another, by name; of
+// two with one name the order stays. A shell sets _ anew for each command, bash at another
+// place after the first one, and OLDPWD with each cd; no command gets them unless asked.
+func ownVariables(environ, asked []string) []string {
+	name := func(v string) string { n, _, _ := strings.Cut(v, "="); return n }
+	own := slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		n := name(v)
+		return (n == "_" || n == "OLDPWD") && !slices.Contains(asked, n)
+	})
+	slices.SortStableFunc(own, func(a, b string) int { return strings.Compare(name(a), name(b)) })
+	return own
 }
 
 // rawRequest makes bytes that are no UTF-8 survive JSON, where two different ones
