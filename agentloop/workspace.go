@@ -66,7 +66,11 @@ func detectWorkspace(r *resolver, cwd, override string, c Caller) (Workspace, []
 		}
 	}
 	if why := unfit(r, here.Root, c); why != "" {
-		return Workspace{}, nil, workspaceError(here.Root, "cd to a project directory, or insist with --workspace "+here.Root,
+		insist := "insist with --workspace " + here.Root
+		if here.Root == "/" { // which is refused by name too
+			insist = "name one with --workspace"
+		}
+		return Workspace{}, nil, workspaceError(here.Root, "cd to a project directory, or "+insist,
 			fmt.Errorf("this is %s, and a workspace is writable as a whole", why))
 	}
 	more := here.findGit(r, c)

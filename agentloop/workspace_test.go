@@ -59,6 +59,11 @@ func TestWorkspaceRefusals(t *testing.T) {
 			if !ok || !strings.Contains(err.Error(), tt.why) || refused.Hint == "" {
 				t.Fatalf("DetectWorkspace(%s) = %v, want a refusal that says %q with a hint", tt.cwd, err, tt.why)
 			}
+			if _, dir, insists := strings.Cut(refused.Hint, "insist with --workspace "); insists {
+				if _, _, err := DetectWorkspace(h.Cwd, dir, h.Caller); err != nil {
+					t.Errorf("the hint %q does not help: %v", refused.Hint, err)
+				}
+			}
 		})
 	}
 	for _, dir := range []string{h.Home, h.path("home"), "/usr/lib"} {
