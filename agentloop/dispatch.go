@@ -335,7 +335,9 @@ func (h *handling) noTurn(ctx context.Context, err error) {
 // decide asks the engine, with the rights of the session's user. It reports
 // whether the call is allowed; if not, all is said and recorded.
 func (h *handling) decide(ctx context.Context) bool {
-	h.s.refresh(ctx)
+	if stale := h.s.refresh(ctx); stale != "" {
+		h.noteOnce("decided by the policy before, the new one cannot be read: " + clipLine(stale))
+	}
 	h.decidedAt = h.s.revision.Load()
 	begin := h.d.o.Now()
 	h.res.Decision, h.res.Generation = h.s.decide(ctx, h.c, true)

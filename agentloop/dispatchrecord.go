@@ -51,10 +51,15 @@ func (h *handling) goesOn(err error) bool {
 	if !h.s.runsUnrecorded(h.d.o.RunUnrecorded) {
 		return false
 	}
-	if note := fmt.Sprintf("not recorded: %v", err); !slices.Contains(h.res.Notes, note) {
+	h.noteOnce(fmt.Sprintf("not recorded: %v", err))
+	return true
+}
+
+// noteOnce puts a note into the result, unless it is there.
+func (h *handling) noteOnce(note string) {
+	if !slices.Contains(h.res.Notes, note) {
 		h.res.Notes = append(h.res.Notes, note)
 	}
-	return true
 }
 
 // append writes a row.

@@ -7,17 +7,14 @@ import (
 )
 
 const (
-	// lookEvery is how long a change of a policy may go unnoticed: a session looks
-	// when a call of it comes, and not more often than this.
-	lookEvery = 100 * time.Millisecond
-	// retryEvery is the same for a policy that could not be read.
+	// retryEvery is how long a policy that could not be read is left alone.
 	retryEvery = time.Second
 	// reloadTime bounds how long the policies of all sessions are waited for: a file
 	// can lie on a server that does not answer.
 	reloadTime = 30 * time.Second
 )
 
-// policyLook is when a session looked for changes of its policy. Each session has
+// policyLook is when a session last looked for changes of its policy. Each session has
 // its own, and nothing of it is shared with other sessions: whose files change
 // often, or answer late, delays the calls of that session alone.
 type policyLook struct {
@@ -25,28 +22,27 @@ type policyLook struct {
 	failed string // why the changed policy is not in force
 }
 
-// refresh reads the policy of the session again if what it was read from changed. A
-// call that comes meanwhile waits and is decided by the new policy. One that cannot
-// be read leaves the old one in force, and is tried again.
-func (s *Session) refresh(ctx context.Context) {
+// refresh reads the policy of the session again if what it was read from changed
+// before the call came: who wrote a rule, or trusted a file, has it in the next call. A
+// call that comes meanwhile waits and is decided by the new policy; of those that wait
+// one looks for all. One that cannot be read leaves the old one in force, and is tried
+// again; stale says why, as long as it is so.
+func (s *Session) refresh(ctx context.Context) (stale string) {
 	if s.parts.reload == nil {
-		return
+		return ""
 	}
+	came := time.Now()
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	every := lookEvery
-	if s.look.failed != "" {
-		every = retryEvery
+	if s.look.at.After(came) || s.look.failed != "" && came.Sub(s.look.at) < retryEvery {
+		return s.look.failed
 	}
-	now := time.Now()
-	if now.Sub(s.look.at) < every {
-		return
-	}
-	s.look.at = now
+	s.look.at = time.Now()
 	if s.look.failed == "" && !s.policyChanged() {
-		return
+		return ""
 	}
 	_ = s.parts.reload(context.WithoutCancel(ctx), s) // told by its event
+	return s.look.failed
 }
 
 // policyChanged looks with the rights of the session's user.
