@@ -70,6 +70,7 @@ const (
 	roleUnsafe  = 'U' // no effect of its own, but not read-only
 	rolePattern = 'E' // gives the pattern of opsPattern
 	roleLoad    = 'L' // library or plug-in that is loaded
+	roleNamed   = 'V' // part of the program's own, by name; with a slash a program
 )
 
 // option is one option as given.

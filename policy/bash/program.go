@@ -293,6 +293,10 @@ func (a *analyzer) optionRole(v *invocation, r byte, o option) {
 		if o.has {
 			a.start(v, []Word{o.val})
 		}
+	case roleNamed: // valgrind joins the name to its directory: ../ leads out of it
+		if o.has && strings.Contains(o.val.Text, "/") {
+			a.start(v, []Word{o.val})
+		}
 	case roleShell:
 		if o.has {
 			a.startCode(v, o.val.Text)

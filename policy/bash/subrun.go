@@ -19,12 +19,12 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 	}
 	sub := v.argv[i].Text
 	a.setPlain(append([]Word{v.argv[0]}, v.argv[i:]...))
-	list := p.roles // "run exec:1": the number of operands before the command
+	list := p.roles // "run exec:1": the number of operands before the command; a letter is an option's role
 	for list != "" {
 		var f string
 		f, list, _ = strings.Cut(list, " ")
 		name, skip, _ := strings.Cut(f, ":")
-		if name != sub && name != "*" {
+		if name != sub && name != "*" || skip > "9" {
 			continue
 		}
 		if name == "compose" {
@@ -46,7 +46,7 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 			}
 		}
 		q := *p
-		q.skip, q.roles = 0, ""
+		q.skip = 0
 		if skip != "" {
 			q.skip = int(skip[0] - '0')
 		}
@@ -54,7 +54,8 @@ func (a *analyzer) subRun(v *invocation, p *program) {
 		if name == "*" {
 			rest = append([]Word{v.argv[0]}, v.argv[i:]...)
 		}
-		starts, _, computed := commandStarts(&q, rest)
+		starts, opts, computed := commandStarts(&q, rest)
+		a.optionRoles(v, &q, &args{opts: opts})
 		if computed {
 			a.noteHere(ComputedWord, sub)
 		}
