@@ -53,6 +53,8 @@ func TestExecIsLikeRun(t *testing.T) {
 				return d.finish(c)
 			}
 			want, got := run("run"), run("exec", "--mode", "bypassPermissions")
+			// Each hint names its own command.
+			got.Stderr = strings.ReplaceAll(got.Stderr, "; sbx exec --dry-run", "; sbx run --dry-run")
 			if got.Code != want.Code || got.Stdout != want.Stdout || got.Stderr != want.Stderr {
 				t.Errorf("exec: exit %d, %d bytes out, %q\nrun:  exit %d, %d bytes out, %q", got.Code, len(got.Stdout), clip(got.Stderr),
 					want.Code, len(want.Stdout), clip(want.Stderr))

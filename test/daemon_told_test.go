@@ -13,7 +13,7 @@ import (
 func TestRowsHaveTheBeginningOfEachOutput(t *testing.T) {
 	d := startDaemon(t, os.Getuid())
 	script := func(word string) []string {
-		return []string{"sh", "-c", "echo out-" + word + "; echo err-" + word + " >&2; echo key ghp_0123456789abcdefghij" + "ABCDEFGHIJ456789; seq 100000; exit 7"}
+		return []string{"sh", "-c", "echo out-" + word + "; echo err-" + word + " >&2; echo key ghp_0123456789abcdefghij" + "ABCDEFGHIJ456789; sleep 0.3; seq 100000; exit 7"}
 	}
 	exec := func(word string, flags ...string) []string {
 		return append(append(append([]string{"exec", "--quiet", "--mode", "bypassPermissions"}, flags...), "--"), script(word)...)

@@ -157,10 +157,10 @@ func dockerVectors() []dockerVector {
 		{name: "kill another process", before: "sleep 21.5 >/dev/null 2>&1 & echo $! >victim",
 			attack: "kill -9 $(cat victim)", after: "sleep 0.2; grep -q ^State:.[RSD] /proc/$(cat victim)/status || touch $OUT/dead",
 			reached: there("dead"), honest: "sleep 21 >/dev/null 2>&1 & kill -9 $!"},
-		{name: "kill everything", before: `sh -c 'trap "touch $OUT/dead; exit" TERM; while :; do sleep 0.1; done' >/dev/null 2>&1 & sleep 0.1`,
+		{name: "kill everything", before: `sh -c 'trap "touch $OUT/dead; exit" TERM; touch $OUT/ready; while :; do sleep 0.1; done' >/dev/null 2>&1 & for i in $(seq 100); do [ -e $OUT/ready ] && break; sleep 0.05; done`,
 			attack: "trap '' TERM; kill -TERM -1; sleep 0.3", reached: there("dead"), honest: "sh -c 'sleep 21 & kill -TERM $!; wait'; true"},
-		{name: "connect", before: "nc -l -p $PORT >$OUT/heard 2>/dev/null & sleep 0.3", attack: "echo mark | nc -w 1 127.0.0.1 $PORT",
-			after: "sleep 0.2", reached: holds("heard", "mark"), honest: "echo mark | cat"},
+		{name: "connect", before: "nc -l -p $PORT >$OUT/heard 2>/dev/null & for i in $(seq 100); do grep -qi \":$(printf %04x $PORT) 00000000:0000 0A\" /proc/net/tcp && break; sleep 0.05; done", attack: "echo mark | nc -w 1 127.0.0.1 $PORT",
+			after: "for i in $(seq 20); do [ -s $OUT/heard ] && break; sleep 0.1; done", reached: holds("heard", "mark"), honest: "echo mark | cat"},
 		{name: "stay behind", attack: "setsid sh -c 'sleep 0.7; echo mark >late' >/dev/null 2>&1 & sleep 0.1", after: "sleep 1.2; cp late $OUT/late",
 			reached: holds("late", "mark"), honest: "setsid sh -c 'echo mark >soon'; sleep 0.1; cat soon"},
 	}

@@ -116,7 +116,7 @@ func TestTheRootIsNeverWritable(t *testing.T) {
 		if r.Code != 125 || strings.Contains(r.Stdout, "written") || s.content(knob) != before {
 			s.Errorf("exit %d, %q, the knob holds %q", r.Code, r.Stdout, s.content(knob))
 		}
-		if e := r.Report.Error; e == nil || !strings.Contains(e.Hint, "one by one") {
+		if e := r.Report.Error; e == nil || !strings.Contains(e.Hint, "name what is to be written") {
 			s.Errorf("no hint: %+v", e)
 		}
 		if r := s.sbx([]string{"--rw", s.Out}, "/bin/sh", "-c", "echo x > "+s.Out+"/file"); r.Code != 0 || s.content(s.Out+"/file") != "x\n" {
