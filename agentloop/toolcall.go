@@ -55,7 +55,8 @@ type CallIO struct {
 	Listen  func() (signals <-chan os.Signal, stop func(), err error)
 	PassFDs []exec.PassFD
 	// Output, if not nil, gets the pieces of an output that is captured, as they
-	// come: stream is "stdout" or "stderr". It is called by two goroutines at once,
+	// come, and with TTY of what the command's terminal prints: stream is "stdout",
+	// "stderr" or "terminal". It is called by two goroutines at once,
 	// must not wait, and must not keep the piece.
 	Output func(stream string, piece []byte)
 }

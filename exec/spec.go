@@ -180,7 +180,8 @@ type Spec struct {
 	// the Result instead.
 	Stdout, Stderr io.Writer
 	// Watch, if not nil, also gets the pieces of what is captured, as they come:
-	// stream is "stdout" or "stderr". It is called by two goroutines at once, and
+	// stream is "stdout" or "stderr"; with TTY those of what the command's terminal
+	// prints: stream is "terminal". It is called by two goroutines at once, and
 	// holds up the command while it runs. It must not keep the piece.
 	Watch func(stream string, piece []byte)
 	// TTY asks for an own pseudo-terminal, connected to this terminal.

@@ -16,8 +16,9 @@ type stdio struct {
 	child     [3]int // descriptors for the command; -1: the terminal of the view
 	own       []int  // closed on this side once the command has them
 	tty       bool
-	saved     *unix.Termios // settings of the caller's terminal
-	slaveName string        // of a terminal opened here
+	watch     func(stream string, piece []byte) // of the terminal; nil: nobody
+	saved     *unix.Termios                     // settings of the caller's terminal
+	slaveName string                            // of a terminal opened here
 
 	input   *os.File // this side of the command's standard input
 	source  *os.File // what is copied into it
@@ -48,6 +49,7 @@ func (l *launch) openStdio() error {
 	}
 	var err error
 	if l.spec.TTY != nil {
+		s.watch = l.spec.Watch
 		err = s.openTerminal(l.spec.TTY, l.view, l.spec.User)
 	} else {
 		err = s.openStreams(l)
@@ -164,16 +166,16 @@ func (s *stdio) openOutput(i int, to io.Writer, l *launch) (*output, error) {
 	return o, nil
 }
 
-// watched is a capture whose pieces are also given to [Spec.Watch].
+// watched is what takes an output whose pieces are also given to [Spec.Watch].
 type watched struct {
-	*capture
+	to     io.Writer
 	watch  func(stream string, piece []byte)
 	stream string
 }
 
 func (w watched) Write(b []byte) (int, error) {
 	w.watch(w.stream, b)
-	return w.capture.Write(b)
+	return w.to.Write(b)
 }
 
 // closeChild closes the ends that the command has now.

@@ -66,6 +66,9 @@ func (s *stdio) startTerminal() {
 	unix.IoctlSetTermios(int(s.source.Fd()), unix.TCSETS, &raw)
 	s.copiers.Go(func() { copyUntil(s.master, s.source, s.cancel[0]) })
 	s.outputs[0] = &output{from: s.master, to: s.source}
+	if s.watch != nil {
+		s.outputs[0].to = watched{s.source, s.watch, "terminal"}
+	}
 	s.copiers.Go(func() { s.outputs[0].copy() })
 }
 

@@ -80,12 +80,12 @@ func TestExportIsVerifiedByTheProgramOfTheDocs(t *testing.T) {
 }
 
 // docProgram is the code block of a document that begins so.
-func (d *daemonRun) docProgram(file, begin string) string {
-	d.Helper()
-	text := d.content(file)
+func (s *scene) docProgram(file, begin string) string {
+	s.Helper()
+	text := s.content(file)
 	at := strings.Index(text, begin)
 	if at < 0 {
-		d.Fatalf("%s has no block %q", file, begin)
+		s.Fatalf("%s has no block %q", file, begin)
 	}
 	text = text[at+strings.Index(begin, "\n")+1:]
 	return text[:strings.Index(text, "\n```")]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -87,6 +88,96 @@ func TestRunsAreRecordedWhereThePolicySaysSo(t *testing.T) {
 		plain := newScene(t, uid, "full")
 		if r := plain.finish(plain.command(plain.program("sbx"), "run", "--", "true")); r.Code != 0 || exists(plain.Home+"/.local/state/sandboxd/run-audit") {
 			t.Errorf("without a policy: %+v", r)
+		}
+	}
+}
+
+// sbx audit export --runs writes all rows of that log, more than one page holds, as the
+// lines that the program of docs/audit.md finds whole, and asks no daemon.
+func TestExportOfRunsIsVerifiedByTheProgramOfTheDocs(t *testing.T) {
+	s := recorded(t, 1000)
+	s.Env = append(s.Env, "SANDBOXD_SOCKET="+s.Home+"/no-daemon")
+	export := func(args ...string) result {
+		return s.finish(s.command(append([]string{s.program("sbx"), "audit", "export", "--runs"}, args...)...))
+	}
+	if r := export("--output", "none.jsonl"); r.Code != 125 || !strings.Contains(r.Stderr, "no run was recorded") || exists(s.Work+"/none.jsonl") {
+		t.Errorf("before the first run: %+v", r)
+	}
+	if r := s.finish(s.command(s.program("sbx"), "run", "--", "sh", "-c", "exit 3")); r.Code != 3 {
+		t.Fatalf("%+v", r)
+	}
+	const more = 450
+	write := s.command(s.program("sandboxd"), "run-log")
+	write.Stdin = strings.NewReader(strings.Repeat(`{"append":{"status":"allow","tool_name":"run_bash","agent_name":"lead"}}`+"\n", more))
+	if r := s.finish(write); r.Code != 0 || strings.Contains(r.Stdout, "error") {
+		t.Fatalf("%+v", r)
+	}
+	r := export()
+	if n := strings.Count(r.Stdout, "\n"); r.Code != 0 || n != more+2 {
+		t.Fatalf("exit %d, %d lines, want %d: %s", r.Code, n, more+2, clip(r.Stderr))
+	}
+	s.file(s.Work+"/audit.jsonl", r.Stdout)
+	program := s.docProgram("../docs/audit.md", "```python\nimport hashlib, json, sys\n")
+	verify := osexec.CommandContext(t.Context(), "python3", "-c", program)
+	verify.Dir = s.Work
+	if out, err := verify.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), fmt.Sprintf("ok %d ", more+2)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	r = export("--status", "fail", "--output", "fail.jsonl")
+	if text := s.content(s.Work + "/fail.jsonl"); r.Code != 0 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "exit 3") {
+		t.Errorf("filtered: %+v, %s", r, text)
+	}
+}
+
+// The row of the end has the beginning of what was printed, wherever that went, without
+// its secrets; what is printed arrives whole.
+func TestRowOfARunHasTheBeginningOfItsOutput(t *testing.T) {
+	const token = "tok-0123456789abcdef"
+	script := `printf 'begin %s ' "$T"; echo err >&2; head -c 100000 /dev/zero | tr '\0' x`
+	for _, uid := range users() {
+		s := recorded(t, uid)
+		s.Env = append(s.Env, "API_TOKEN="+token)
+		for _, tt := range []struct {
+			name  string
+			flags []string
+			start func(c *osexec.Cmd) (shown string)
+		}{
+			{"pipe", nil, func(c *osexec.Cmd) string { return s.finish(c).Stdout }},
+			{"file", nil, func(c *osexec.Cmd) string {
+				f, err := os.Create(s.Out + "/printed")
+				s.must(err)
+				defer f.Close()
+				c.Stdout = f
+				s.must(c.Run())
+				return s.content(f.Name())
+			}},
+			{"nowhere", nil, func(c *osexec.Cmd) string { s.must(c.Run()); return "" }},
+			{"limit", []string{"--output-limit", "10"}, func(c *osexec.Cmd) string { return s.finish(c).Stdout }},
+			{"json", []string{"--json"}, func(c *osexec.Cmd) string { return s.finish(c).Stdout }},
+			{"terminal", nil, func(c *osexec.Cmd) string { p := atTerminal(t, c); p.ends(); return p.seen.String() }},
+			{"tty", []string{"--tty"}, func(c *osexec.Cmd) string { p := atTerminal(t, c); p.ends(); return p.seen.String() }},
+		} {
+			argv := append(append([]string{s.program("sbx"), "run", "-q"}, tt.flags...), "--env", "T="+token, "--", "sh", "-c", script)
+			shown := tt.start(s.command(argv...))
+			least, most := 100000, 100000
+			switch tt.name {
+			case "nowhere", "limit":
+				least, most = 0, 0
+			case "json": // it keeps 4,000 characters
+				least, most = 3900, 4010
+			}
+			if n := strings.Count(strings.ReplaceAll(shown, "exit", ""), "x"); n < least || n > most {
+				t.Errorf("uid %d, %s: %d x arrived: %s", uid, tt.name, strings.Count(shown, "x"), clip(shown))
+			}
+			r := s.finish(s.command(s.program("sbx"), "audit", "--runs", "--json", "--limit", "1"))
+			var row struct {
+				Status  string
+				Preview string `json:"output_preview"`
+			}
+			s.must(json.Unmarshal([]byte(r.Stdout), &row))
+			if n := len([]rune(row.Preview)); row.Status != "ok" || n != 200 || !strings.Contains(row.Preview, "begin ") || !strings.Contains(row.Preview, "xxxx") || strings.Contains(r.Stdout, token) {
+				t.Errorf("uid %d, %s: %s, %d characters: %s", uid, tt.name, row.Status, n, r.Stdout)
+			}
 		}
 	}
 }

@@ -74,7 +74,14 @@ func (s *Store) Retain(ctx context.Context, r Retention) (Retained, error) {
 			}
 		}
 	}
-	return total, nil
+	if total.Rows == 0 {
+		return total, nil
+	}
+	// FTS5 gives pages of its own back when the last transaction ends.
+	return total, do(func(ctx context.Context, t *transaction) error {
+		_, err := t.tx.ExecContext(ctx, `PRAGMA incremental_vacuum`)
+		return err
+	})
 }
 
 // keepRetaining applies the options' retention now and every hour until Close.
@@ -173,7 +180,7 @@ func (t *transaction) cutOnce(ctx context.Context, r rule, total Retained) (Reta
 			return total, 0, err
 		}
 	}
-	// The pages go back to the file system; what does not fit now goes next time.
+	// The pages go back to the file system.
 	if _, err := t.tx.ExecContext(ctx, `PRAGMA incremental_vacuum`); err != nil {
 		return total, 0, err
 	}

@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -125,29 +125,34 @@ func selectRows(q agentloop.AuditQuery) (string, []any, error) {
 // any program can check them. It reads page by page and holds no lock meanwhile;
 // rows that are appended while it runs may be part of it.
 func (r *Reader) Export(ctx context.Context, w io.Writer, q agentloop.AuditQuery) (int64, error) {
-	q.Limit, q.Newest = maxPage, false
-	out := bufio.NewWriterSize(w, 64<<10)
+	q.Limit = maxPage
 	var count int64
-	var line []byte
 	for {
-		page, err := r.Search(ctx, q)
+		lines, next, err := r.ExportPage(ctx, q)
 		if err != nil {
 			return count, err
 		}
-		for i := range page.Rows {
-			line = appendLine(line[:0], &page.Rows[i])
-			if _, err := out.Write(line); err != nil {
-				return count, fmt.Errorf("export the audit log: %w", err)
-			}
-			count++
+		if _, err := w.Write(lines); err != nil {
+			return count, fmt.Errorf("export the audit log: %w", err)
 		}
-		if page.Next == 0 {
-			break
+		count += int64(bytes.Count(lines, []byte("\n")))
+		if next == 0 {
+			return count, nil
 		}
-		q.After = page.Next
+		q.After = next
 	}
-	if err := out.Flush(); err != nil {
-		return count, fmt.Errorf("export the audit log: %w", err)
+}
+
+// ExportPage returns the next q.Limit rows as the lines of [Reader.Export], and what
+// q.After is for those behind them; 0 says that there are none.
+func (r *Reader) ExportPage(ctx context.Context, q agentloop.AuditQuery) (lines []byte, next int64, err error) {
+	q.Newest = false
+	page, err := r.Search(ctx, q)
+	if err != nil {
+		return nil, 0, err
 	}
-	return count, nil
+	for i := range page.Rows {
+		lines = appendLine(lines, &page.Rows[i])
+	}
+	return lines, page.Next, nil
 }

@@ -59,7 +59,7 @@ func (l runLogFile) answer(ctx context.Context, q api.RunLogRequest) (a api.RunL
 	case q.Append != nil:
 		a.Seq, err = l.append(ctx, *q.Append)
 		return a, err
-	case q.Search == nil && q.Verify == nil:
+	case q.Search == nil && q.Export == nil && q.Verify == nil:
 		return a, errors.New("nothing is asked for")
 	}
 	r, err := sqlite.OpenReader(l.path)
@@ -70,6 +70,12 @@ func (l runLogFile) answer(ctx context.Context, q api.RunLogRequest) (a api.RunL
 		return a, err
 	}
 	defer r.Close()
+	if q.Export != nil {
+		q.Export.Query.Viewer = agentloop.ViewAll()
+		text, next, err := r.ExportPage(ctx, q.Export.Query)
+		a.Lines = &api.RunLogLines{Text: text, Next: next}
+		return a, err
+	}
 	if q.Search != nil {
 		q.Search.Query.Viewer = agentloop.ViewAll() // the file is the caller's
 		page, err := r.Search(ctx, q.Search.Query)

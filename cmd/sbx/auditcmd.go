@@ -52,10 +52,11 @@ func auditCommand(p *program) *cli.Command {
 		Flags: auditFlags(),
 		Subcommands: []*cli.Command{
 			{Name: "export", Usage: "write all rows as JSON lines whose hashes can be checked",
-				UsageText:   examples("sbx audit export >audit.jsonl", "sbx audit export --since 24h --status deny --output denied.jsonl"),
+				UsageText:   examples("sbx audit export >audit.jsonl", "sbx audit export --since 24h --status deny --output denied.jsonl", "sbx audit export --runs >runs.jsonl"),
 				Description: "Writes every row that the filters select, the oldest first, as docs/audit.md says.",
 				Flags: append(auditFilters(),
-					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "into the new `FILE`, mode 0600", TakesFile: true}, socketFlag()),
+					&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "into the new `FILE`, mode 0600", TakesFile: true},
+					runsFlag(), socketFlag()),
 				Action: p.auditExport},
 			{Name: "verify", Usage: "check that no row was changed, removed or added",
 				UsageText: examples("sbx audit verify", "sbx audit verify --anchor 1042:9f86d0..."),
@@ -144,13 +145,17 @@ func (p *program) auditExport(c *cli.Context) (err error) {
 		defer func() { err = errors.Join(err, safe.flush()) }()
 		to.to = safe
 	}
-	cl := p.client(c)
-	defer cl.Close()
-	err = cl.ExportAudit(c.Context, v, to)
+	if c.Bool("runs") {
+		err = p.exportRuns(v, to)
+	} else {
+		cl := p.client(c)
+		defer cl.Close()
+		err = daemonFailure(cl.ExportAudit(c.Context, v, to))
+	}
 	if to.err != nil {
 		return &failure{code: exitSandbox, stage: "output", hint: "see that it can be written; the rows are not all there", err: to.err}
 	}
-	return daemonFailure(err)
+	return err
 }
 
 // exportWriter tells errors of what is written to from those of what is read.

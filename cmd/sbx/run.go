@@ -119,7 +119,9 @@ func (j *job) prepare() error {
 		return settingsFailure(err)
 	}
 	j.call = agentloop.ToolCall{Call: policy.ArgvCall(j.o.argv, caller.Cwd), Argv: j.o.argv, Tier: j.o.tier, BestEffort: j.o.bestEffort}
-	j.capped, err = j.p.connect(&j.call, j.o)
+	if j.capped, err = j.p.connect(&j.call, j.o); err == nil && in.Recorded {
+		keepHead(&j.call.IO)
+	}
 	return err
 }
 

@@ -128,6 +128,28 @@ func (p *program) runRows(v url.Values, limit int) ([]agentloop.AuditRecord, err
 	}
 }
 
+// exportRuns writes all rows of the log of sbx run that match, as lines.
+func (p *program) exportRuns(v url.Values, to io.Writer) error {
+	q, err := api.ParseAuditQuery(v)
+	if err != nil {
+		return daemonFailure(err)
+	}
+	l := &runLog{p: p}
+	defer l.close()
+	for q.Limit = 200; ; {
+		a, err := l.ask(api.RunLogRequest{Export: &api.RunLogSearch{Query: q}})
+		if err != nil {
+			return runLogFailure(err)
+		}
+		if _, err := to.Write(a.Lines.Text); err != nil {
+			return err
+		}
+		if q.After = a.Lines.Next; q.After == 0 {
+			return nil
+		}
+	}
+}
+
 // runReport checks the chain of the log of sbx run.
 func (p *program) runReport(anchors []agentloop.AuditAnchor) (agentloop.AuditReport, error) {
 	l := &runLog{p: p}

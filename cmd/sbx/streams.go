@@ -71,6 +71,21 @@ func (p *program) connect(c *agentloop.ToolCall, o runOptions) ([]*cappedWriter,
 	return []*cappedWriter{out, errs}, nil
 }
 
+// keepHead keeps the beginning of what is printed for the row of the end: what passes
+// here on its way. Where nothing is recorded no byte is looked at.
+func keepHead(io *agentloop.CallIO) {
+	head := &agentloop.OutputHead{}
+	switch {
+	case io.TTY != nil:
+		io.Output = func(_ string, piece []byte) { head.Add(piece) }
+	case io.Stdout == nil:
+		return // captured, and recorded from there
+	default:
+		io.Stdout, io.Stderr = head.Tee(io.Stdout), head.Tee(io.Stderr)
+	}
+	io.Printed = head
+}
+
 // forwarded are the signals that sbx hands to the command instead of obeying
 // them. The command may ignore them, as it may without sbx; whoever kills sbx
 // ends the command's whole tree with it.

@@ -13,11 +13,13 @@ type RunLogRequest struct {
 	// Append is answered when the row is on disk.
 	Append *agentloop.AuditRecord `json:"append,omitempty"`
 	Search *RunLogSearch          `json:"search,omitempty"`
+	// Export is a page of rows, the oldest first, as lines whose hashes can be checked.
+	Export *RunLogSearch `json:"export,omitempty"`
 	// Verify checks the chain, and these anchors.
 	Verify []agentloop.AuditAnchor `json:"verify,omitzero"`
 }
 
-// RunLogSearch is an [agentloop.AuditQuery]; the newest rows come first.
+// RunLogSearch is an [agentloop.AuditQuery].
 type RunLogSearch struct {
 	Query agentloop.AuditQuery `json:"query"`
 }
@@ -27,5 +29,13 @@ type RunLogAnswer struct {
 	Error  string                 `json:"error,omitempty"`
 	Seq    int64                  `json:"seq,omitempty"`
 	Page   *agentloop.AuditPage   `json:"page,omitempty"`
+	Lines  *RunLogLines           `json:"lines,omitempty"`
 	Report *agentloop.AuditReport `json:"report,omitempty"`
+}
+
+// RunLogLines is a page of an export. Next is After of the page behind it; 0 says that
+// there is none.
+type RunLogLines struct {
+	Text []byte `json:"text"`
+	Next int64  `json:"next,omitempty"`
 }
