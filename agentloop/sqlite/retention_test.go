@@ -97,7 +97,7 @@ func TestRetentionBySize(t *testing.T) {
 	if _, err := s.Retain(t.Context(), Retention{Bytes: before / 2}); err != nil {
 		t.Fatal(err)
 	}
-	if after := size(); after > before/2+before/10 {
+	if after := size(); after > before/2+64<<10 {
 		t.Errorf("%d bytes before, %d after, want at most half", before, after)
 	}
 	if rep, err := s.Verify(t.Context()); err != nil || !rep.OK || rep.Rows < 600 {
