@@ -13,6 +13,8 @@ import (
 func TestOddHosts(t *testing.T) {
 	require.Root(t, "to mount")
 	const fill = ` && { head -c 1000000 /dev/zero > "$0/full" 2>/dev/null; ! echo x > "$0/full2"; } 2>/dev/null`
+	// Whoever has no home gets one below /tmp.
+	const emptyTemp = `mount -t tmpfs -o mode=1777 none /tmp`
 	for _, tt := range []struct {
 		name, mounts, environ string
 		uids                  []int
@@ -21,8 +23,8 @@ func TestOddHosts(t *testing.T) {
 		want string
 	}{
 		{"read-only root", `mount -o remount,bind,ro / && mount --bind "$1" "$1"`, `HOME="$0"`, nil, true, ""},
-		{"no home", `:`, "-u HOME", nil, true, ""},
-		{"home that is missing", `:`, `HOME="$0/missing"`, nil, true, ""},
+		{"no home", emptyTemp, "-u HOME", nil, true, ""},
+		{"home that is missing", emptyTemp, `HOME="$0/missing"`, nil, true, ""},
 		{"uid without an account", `chown 54321 "$0" "$1"`, `HOME="$0"`, []int{54321}, true, ""},
 		{"full disk below the home", `mount -t tmpfs -o size=64k,mode=777 none "$0"` + fill, `HOME="$0"`, nil, false, "no space left on device"},
 	} {
