@@ -58,29 +58,43 @@ func TestFlagsOfExecInASession(t *testing.T) {
 		flags []string
 		field string
 	}{
-		{[]string{"--ro", "/srv"}, `grant.paths[0]: ro "/srv"`},
-		{[]string{"--rw", "/srv"}, `grant.paths[0]: rw "/srv"`},
-		{[]string{"--unprotect", ".git/config"}, "grant.paths[0]: unprotect"},
-		{[]string{"--net", "full"}, "grant.network"},
-		{[]string{"--unix", "/run/x.sock"}, "grant.unix"},
-		{[]string{"--env", "NAME"}, "grant.env_pass"},
-		{[]string{"--env", "NAME=value"}, "grant.env_set"},
-		{[]string{"--policy", "p.toml"}, "policy"},
-		{[]string{"--profile", "p.toml"}, "profile"},
-		{[]string{"--mode", "plan"}, "mode"},
-		{[]string{"--syscalls", "debug"}, "grant.syscalls"},
-		{[]string{"--user", "caller"}, "grant.user"},
-		{[]string{"--workspace", d.Work}, "grant.workspace"},
+		{[]string{"--ro", "/srv"}, "--ro"},
+		{[]string{"--rw", "/srv"}, "--rw"},
+		{[]string{"--unprotect", ".git/config"}, "--unprotect"},
+		{[]string{"--net", "full"}, "--net"},
+		{[]string{"--unix", "/run/x.sock"}, "--unix"},
+		{[]string{"--env", "NAME"}, "--env"},
+		{[]string{"--env", "NAME=value"}, "--env"},
+		{[]string{"--policy", "p.toml"}, "--policy"},
+		{[]string{"--profile", "p.toml"}, "--profile"},
+		{[]string{"--mode", "plan"}, "--mode"},
+		{[]string{"--syscalls", "debug"}, "--syscalls"},
+		{[]string{"--user", "caller"}, "--user"},
+		{[]string{"--workspace", d.Work}, "--workspace"},
+		{nil, "SANDBOXD_SYSCALLS=debug"},
+		{nil, "SANDBOXD_USER=caller"},
+		{nil, "SANDBOXD_NET=full"},
 	} {
-		r := in(tt.flags, "touch", "acted")
-		if r.Code != 125 && r.Code != 2 || !strings.Contains(r.Stderr, tt.field) || !strings.Contains(r.Stderr, "cannot be applied in a session") || exists(d.Work+"/acted") {
-			t.Errorf("%q: exit %d, %s, it ran: %v", tt.flags, r.Code, clip(r.Stderr), exists(d.Work+"/acted"))
+		c := d.toDaemon(d, append(append([]string{"exec", "--quiet", "--session", session}, tt.flags...), "--", "touch", "acted")...)
+		name, _, variable := strings.Cut(tt.field, "=")
+		if variable {
+			c.Env = append(c.Env, tt.field)
+		}
+		r := d.finish(c)
+		if r.Code != 125 || !strings.Contains(r.Stderr, "sbx: error: usage: "+name+" cannot be applied in a session") || exists(d.Work+"/acted") {
+			t.Errorf("%q, %s: exit %d, %s, it ran: %v", tt.flags, tt.field, r.Code, clip(r.Stderr), exists(d.Work+"/acted"))
 		}
 	}
-	body := `{"session_id":"` + session + `","argv":["touch","acted"],"cwd":"` + d.Work + `","env":["A=b"]}`
-	if os.Getuid() == d.uid {
-		if text, code := d.request("POST", "/api/exec", body); code != 400 || !strings.Contains(text, "env cannot be applied") || exists(d.Work+"/acted") {
-			t.Errorf("env by the API: %d %s", code, text)
+	for field, more := range map[string]string{
+		"env": `"env":["A=b"]`, "policy": `"policy":["p.toml"]`, "profile": `"profile":"p.toml"`, "mode": `"mode":"plan"`,
+		"grant.workspace": `"grant":{"workspace":"` + d.Work + `"}`, "grant.user": `"grant":{"user":"caller"}`, "grant.unix": `"grant":{"unix":["/run/x.sock"]}`,
+		"grant.env_pass": `"grant":{"env_pass":["NAME"]}`, "grant.env_set": `"grant":{"env_set":["NAME=value"]}`, "grant.syscalls": `"grant":{"syscalls":"debug"}`,
+		"grant.network": `"grant":{"network":["full"]}`, `grant.paths[0]: ro \"/srv\"`: `"grant":{"paths":[{"path":"/srv","access":"ro"}]}`,
+		`grant.paths[0]: rw \"/srv\"`: `"grant":{"paths":[{"path":"/srv","access":"rw"}]}`, `grant.paths[0]: unprotect \"x\"`: `"grant":{"paths":[{"path":"x","access":"unprotect"}]}`,
+	} {
+		body := `{"session_id":"` + session + `","argv":["touch","acted"],"cwd":"` + d.Work + `",` + more + `}`
+		if text, code := d.request("POST", "/api/exec", body); code != 400 || !strings.Contains(text, field+" cannot be applied") || exists(d.Work+"/acted") {
+			t.Errorf("%s by the API: %d %s", field, code, text)
 		}
 	}
 }

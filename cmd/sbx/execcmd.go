@@ -68,6 +68,9 @@ func (p *program) execArgv(ctx context.Context, flags flagValues, argv []string)
 	q := p.execRequest(o, cwd)
 	q.Mode, q.Session, q.Detach = flags.String("mode"), flags.String("session"), flags.Bool("detach")
 	if q.Session != "" {
+		if err := notInSession(flags, p.environ); err != nil {
+			return err
+		}
 		q.Env = nil // the session has its own
 	}
 	c := p.client(flags)
@@ -80,6 +83,27 @@ func (p *program) execArgv(ctx context.Context, flags flagValues, argv []string)
 		return p.writeOut("%s\n", started.ID)
 	}
 	return j.stream(ctx, func(ctx context.Context, s api.StreamIO) (api.StreamResult, error) { return c.Exec(ctx, q, s) }, &q, !flags.Bool("no-ask"))
+}
+
+// notInSession refuses what a session decides by itself, by the name of the flag or the
+// variable that asked for it. The daemon refuses the same, by the names of the wire.
+func notInSession(flags flagValues, environ []string) error {
+	all, err := withVariables(flags, environ)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"workspace", "ro", "ro-try", "rw", "rw-try", "unprotect", "policy", "profile", "mode", "user", "unix", "env", "syscalls", "net"} {
+		if !all.IsSet(name) || name == "net" && slices.Equal(all.StringSlice(name), []string{"none"}) {
+			continue
+		}
+		asked := "--" + name
+		if !flags.IsSet(name) {
+			asked = variableOf(name)
+		}
+		return misuse("leave it out, make a session with it, or name no session; a call in a session can only be held tighter",
+			"%s cannot be applied in a session, which has its own", asked)
+	}
+	return nil
 }
 
 // withoutFlags hides flags that parseRun refuses.
