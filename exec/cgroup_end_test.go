@@ -139,6 +139,10 @@ func TestCgroupSweepTakesTheDeadOnly(t *testing.T) {
 	foreign := group(ns+1, dead.Process.Pid, start, "foreign")
 	old := group(ns+1, dead.Process.Pid, start, "old")
 	oldBusy := group(ns+1, dead.Process.Pid, start, "oldbusy")
+	// Before it looks old: another sbx on this machine may sweep at any moment.
+	runs := inside(oldBusy, "sleep 300")
+	mustStart(t, runs)
+	waitFor(t, "a task", func() bool { p, _ := oldBusy.dirs[len(oldBusy.dirs)-1].pids(); return len(p) > 0 })
 	for _, c := range []*cgroup{old, oldBusy} {
 		for _, d := range c.dirs {
 			if err := os.Chtimes(d.Path, time.Time{}, time.Now().Add(-2*foreignAge)); err != nil {
@@ -146,9 +150,6 @@ func TestCgroupSweepTakesTheDeadOnly(t *testing.T) {
 			}
 		}
 	}
-	runs := inside(oldBusy, "sleep 300")
-	mustStart(t, runs)
-	waitFor(t, "a task", func() bool { p, _ := oldBusy.dirs[len(oldBusy.dirs)-1].pids(); return len(p) > 0 })
 	left := inside(busy, "sleep 20")
 	mustStart(t, left)
 	waitFor(t, "a task", func() bool { p, _ := busy.dirs[0].pids(); return len(p) > 0 })
