@@ -106,5 +106,5 @@ func mayReach(r *agentloop.ToolRun, u *url.URL) (policy.HostGrant, error) {
 			return policy.HostByStar, nil
 		}
 	}
-	return policy.HostNotGranted, fmt.Errorf("no rule and nobody allows %s: network.allow, or a rule web_fetch(domain:%s), would", u.Host, u.Hostname())
+	return policy.HostNotGranted, fmt.Errorf("no rule and nobody allows %s: a rule web_fetch(domain:%s) would", u.Host, u.Hostname())
 }
