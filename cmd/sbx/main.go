@@ -46,6 +46,9 @@ func run(ctx context.Context, args, environ []string, stdin *os.File, stdout, st
 	if len(args) > 0 && args[0] == "help" {
 		args = append(args[1:len(args):len(args)], "--help")
 	}
+	if len(args) > 0 && args[0] == "--version" {
+		args = append([]string{"version"}, args[1:]...)
+	}
 	p := &program{environ: environ, stdin: stdin, stdout: stdout, stderr: stderr}
 	err := p.command(ctx, args)
 	report(stderr, err)

@@ -37,8 +37,8 @@ func writeLines(w io.Writer, head agentloop.Conversation, entries entrySeq) erro
 func writeMarkdown(w io.Writer, h agentloop.Conversation, entries entrySeq) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", oneLine(h.Title))
-	fmt.Fprintf(&b, "- conversation `%s`, workspace `%s`\n- %s, model `%s`, begun %s\n- %d turns, %d tokens in, %d out%s\n",
-		oneLine(h.ID), oneLine(h.Workspace), oneLine(h.Provider), oneLine(h.Model), h.Created.UTC().Format(time.RFC3339), h.Turns,
+	fmt.Fprintf(&b, "- conversation `%s`, workspace `%s`\n- %s, model `%s`, begun %s\n- %d turn%s, %d tokens in, %d out%s\n",
+		oneLine(h.ID), oneLine(h.Workspace), oneLine(h.Provider), oneLine(h.Model), h.Created.UTC().Format(time.RFC3339), h.Turns, plural(h.Turns),
 		h.Usage.Input+h.Usage.CacheRead+h.Usage.CacheWrite, h.Usage.Output, cost(h.Cost))
 	if h.Parent != "" {
 		fmt.Fprintf(&b, "- from `%s`, after entry %d\n", oneLine(h.Parent), h.ParentLast)
@@ -151,4 +151,11 @@ func visible(text string) string {
 // oneLine keeps a text in its line, and in its code span.
 func oneLine(text string) string {
 	return strings.ReplaceAll(agentloop.ShowText(text), "`", "'")
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
 }
