@@ -18,6 +18,9 @@ func completionCommand(p *program) *cli.Command {
 			"sbx completion fish > ~/.config/fish/completions/sbx.fish"),
 		ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
+			if c.Args().First() == "ids" && c.Args().Len() == 2 { // for the scripts
+				return p.completeIDs(c, c.Args().Get(1))
+			}
 			if c.Args().Len() != 1 {
 				return misuse("name one of bash, zsh, fish", "a shell is needed")
 			}
@@ -90,7 +93,9 @@ func bashCompletion(all []commandWords) string {
 	for _, v := range valueWords() {
 		fmt.Fprintf(&b, "\t%s\\ %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", v.command, v.flag, v.values)
 	}
-	b.WriteString("\tesac\n\tcase ${COMP_WORDS[1]} in\n")
+	b.WriteString("\tesac\n")
+	bashIDs(&b)
+	b.WriteString("\tcase ${COMP_WORDS[1]} in\n")
 	for _, c := range all {
 		if len(c.below) == 0 {
 			fmt.Fprintf(&b, "\t%s) flags='%s' ;;\n", c.name, strings.Join(c.flags, " "))
@@ -116,7 +121,9 @@ func zshCompletion(all []commandWords) string {
 	for _, v := range valueWords() {
 		fmt.Fprintf(&b, "\t%s\\ %s) compadd -- %s; return ;;\n", v.command, v.flag, v.values)
 	}
-	b.WriteString("\tesac\n\tcase $words[2] in\n")
+	b.WriteString("\tesac\n")
+	zshIDs(&b)
+	b.WriteString("\tcase $words[2] in\n")
 	for _, c := range all {
 		if len(c.below) == 0 {
 			fmt.Fprintf(&b, "\t%s) flags=(%s) ;;\n", c.name, strings.Join(c.flags, " "))
@@ -140,7 +147,7 @@ func fishCompletion(all []commandWords) string {
 	}
 	flags := func(command, when string, list []string) {
 		for _, f := range list {
-			values := ""
+			values := fishIDValues(command, f)
 			for _, v := range valueWords() {
 				if v.flag == f && (v.command == "*" || v.command == command) {
 					values = fmt.Sprintf(" -x -a '%s'", v.values)
@@ -153,12 +160,14 @@ func fishCompletion(all []commandWords) string {
 		under := "__fish_seen_subcommand_from " + c.name
 		if len(c.below) == 0 {
 			flags(c.name, under, c.flags)
+			fishIDs(&b, c.name, "", under)
 			continue
 		}
 		first := under + "; and not __fish_seen_subcommand_from " + commandNames(c.below)
 		for _, sub := range c.below {
 			fmt.Fprintf(&b, "complete -c sbx -n '%s' -f -a %s -d '%s'\n", first, sub.name, strings.ReplaceAll(sub.usage, "'", `\'`))
 			flags(c.name, under+"; and __fish_seen_subcommand_from "+sub.name, sub.flags)
+			fishIDs(&b, c.name, sub.name, under+"; and __fish_seen_subcommand_from "+sub.name)
 		}
 		flags(c.name, first, c.flags)
 	}
