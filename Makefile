@@ -63,9 +63,8 @@ lint:
 # that are installed take turns: bwrap, firejail, landrun.
 bench: build
 	SANDBOXD_TEST_SBX=$(CURDIR)/$(BIN)/sbx $(GO) test -buildvcs=false -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x -timeout 15m ./test
-	SANDBOXD_TEST_SBX=$(CURDIR)/$(BIN)/sbx SANDBOXD_TEST_SANDBOXD=$(CURDIR)/$(BIN)/sandboxd $(GO) test -buildvcs=false -run '^$$' -bench '^Benchmark(Daemon|Steps)$$' -benchtime 1x -timeout 20m ./test
+	SANDBOXD_TEST_SBX=$(CURDIR)/$(BIN)/sbx SANDBOXD_TEST_SANDBOXD=$(CURDIR)/$(BIN)/sandboxd $(GO) test -buildvcs=false -run '^$$' -bench '^Benchmark(Daemon|Steps|RecordedLaunches)$$' -benchtime 1x -timeout 20m ./test
 	$(GO) test -buildvcs=false -run '^$$' -bench '^Benchmark(Launch|LaunchesAtOnce|NoisyMemory)$$' -benchtime 1x ./exec
-	$(GO) test -buildvcs=false -run '^$$' -bench '^BenchmarkRecordedLaunches$$' -benchtime 1x ./agentloop/sqlite
 
 # What single functions take.
 bench-units:

@@ -1,14 +1,18 @@
-package sqlite
+package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"sandboxd/agentloop"
+	"sandboxd/agentloop/sqlite"
 	"sandboxd/exec"
 )
 
@@ -18,8 +22,16 @@ import (
 // budget is 10 %.
 func BenchmarkRecordedLaunches(b *testing.B) {
 	const callers, turns = 8, 6
-	s := open(b, newPath(b), Options{})
 	work := b.TempDir()
+	s, err := sqlite.Open(filepath.Join(b.TempDir(), "state", "audit.db"), sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	record := func(n int) agentloop.AuditRecord {
+		return agentloop.AuditRecord{UID: os.Getuid(), Session: "session", Call: fmt.Sprint(n), Tool: "run_bash", Status: agentloop.StatusAllow, Agent: "lead",
+			Verdict: "allow", Args: json.RawMessage(`{"command":"true"}`), Reason: json.RawMessage(`{"type":"rule"}`), Enforced: json.RawMessage(`{"landlock_abi":7}`)}
+	}
 	r := exec.NewRunner(exec.ProbeHost())
 	spec := exec.Spec{Path: "/bin/true", Argv: []string{"true"}, Dir: work, Env: []string{"PATH=/usr/bin:/bin"}, Tier: exec.TierBase, Stdout: io.Discard, Stderr: io.Discard}
 	for _, p := range []string{"/usr", "/bin", "/lib", "/lib64", "/etc"} {
