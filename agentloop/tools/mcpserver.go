@@ -117,7 +117,7 @@ func (m *mcpServer) transport(ctx context.Context) (mcp.Transport, error) {
 		return nil, err
 	}
 	m.process = p
-	return &mcp.IOTransport{Reader: p.Stdout, Writer: p.Stdin, MaxLineLength: maxMCPMessage}, nil
+	return &mcp.IOTransport{Reader: paced(p.Stdout, p.Done()), Writer: p.Stdin, MaxLineLength: maxMCPMessage}, nil
 }
 
 // expanded is the spec with the user's variables.
