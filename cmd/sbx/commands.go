@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -90,7 +91,26 @@ func prepare(c *cli.Command) {
 	c.HideHelpCommand = true
 	for _, sub := range c.Subcommands {
 		prepare(sub)
+		sub.Before = refuseOuterFlags
 	}
+}
+
+// refuseOuterFlags refuses flags that stand before the name of a command below another:
+// they are of the other, and would do nothing.
+func refuseOuterFlags(c *cli.Context) error {
+	for _, outer := range c.Lineage()[1:] {
+		if outer.Command == nil {
+			continue
+		}
+		for _, name := range outer.LocalFlagNames() {
+			hint := fmt.Sprintf("%s --help lists its flags", c.Command.HelpName)
+			if slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+				hint = fmt.Sprintf("write it behind: sbx %s %s --%s", outer.Command.Name, c.Command.Name, name)
+			}
+			return misuse(hint, "--%s stands before %s, where it has no effect", name, c.Command.Name)
+		}
+	}
+	return nil
 }
 
 // noCommand answers a command line that names no subcommand.

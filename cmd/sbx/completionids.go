@@ -68,7 +68,8 @@ func (p *program) completeIDs(c *cli.Context, kinds string) error {
 	}
 	// Words for a shell: an id that is not plain is none of ours.
 	all = slices.DeleteFunc(all, func(id string) bool {
-		return strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != ""
+		_, err := plainID(id, "thing")
+		return err != nil
 	})
 	if len(all) == 0 {
 		return nil

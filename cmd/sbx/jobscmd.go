@@ -47,12 +47,20 @@ func needSubcommand(c *cli.Context) error {
 	return misuse("one of "+strings.Join(names, ", "), "sbx %s needs a command", c.Command.Name)
 }
 
-// oneArg is the single operand of a command.
+// plainID is an id as the daemon makes them. Another word would be part of an address.
+func plainID(id, what string) (string, error) {
+	if strings.Trim(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return "", misuse("ids have letters, digits and -", "%q is no id of a %s", id, what)
+	}
+	return id, nil
+}
+
+// oneArg is the single operand of a command: an id.
 func oneArg(c *cli.Context, what string) (string, error) {
 	if c.Args().Len() != 1 || c.Args().First() == "" {
 		return "", misuse("flags come before it", "name one %s", what)
 	}
-	return c.Args().First(), nil
+	return plainID(c.Args().First(), what)
 }
 
 func (p *program) jobsList(c *cli.Context) error {

@@ -154,7 +154,8 @@ func twoArgs(c *cli.Context, what string) (id, value string, err error) {
 	if c.Args().Len() != 2 {
 		return "", "", misuse("flags come before them", "name the session and the %s", what)
 	}
-	return c.Args().Get(0), c.Args().Get(1), nil
+	id, err = plainID(c.Args().Get(0), "session")
+	return id, c.Args().Get(1), err
 }
 
 func (p *program) sessionsRule(op, kind string) cli.ActionFunc {
