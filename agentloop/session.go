@@ -52,8 +52,11 @@ type Session struct {
 	tools     map[string]Tool // of the session alone, by canonical name
 	greeting  []string        // what SessionStart hooks say to the model
 	cancelled bool
-	closed    string // the reason, once it is
-	idle      chan struct{}
+	// loopBroken: a turn told that it stops. toolsOwed: that tools returned is told
+	// after it.
+	loopBroken, toolsOwed bool
+	closed                string // the reason, once it is
+	idle                  chan struct{}
 
 	waking           waking
 	models           sessionModels

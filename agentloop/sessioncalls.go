@@ -158,8 +158,12 @@ func (s *Session) Cancel(by string) {
 }
 
 // toolsReturned tells that every call which the cancellation ended has returned,
-// and how many finish first. s.mu is held.
+// and how many finish first. Where a turn runs this follows its [Session.LoopBroken],
+// whoever of the two is quicker. s.mu is held.
 func (s *Session) toolsReturned() {
+	if s.toolsOwed = len(s.turns) > 0 && !s.loopBroken; s.toolsOwed {
+		return
+	}
 	for _, c := range s.calls {
 		if c.ended {
 			return
@@ -177,7 +181,15 @@ func (s *Session) Cancelled() bool {
 }
 
 // LoopBroken tells that a turn stopped because of the cancellation.
-func (s *Session) LoopBroken() { s.events.Publish(EventCancelLoop, nil) }
+func (s *Session) LoopBroken() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events.Publish(EventCancelLoop, nil)
+	s.loopBroken = true
+	if s.toolsOwed {
+		s.toolsReturned()
+	}
+}
 
 // TurnEnded lifts a cancellation: calls are accepted again.
 func (s *Session) TurnEnded() {
@@ -188,7 +200,11 @@ func (s *Session) TurnEnded() {
 
 func (s *Session) uncancel() {
 	if s.cancelled {
-		s.cancelled = false
+		s.loopBroken = true
+		if s.toolsOwed {
+			s.toolsReturned()
+		}
+		s.cancelled, s.loopBroken, s.toolsOwed = false, false, false
 		s.events.Publish(EventCancelRemoved, nil)
 	}
 }
