@@ -103,8 +103,8 @@ func (q *AskQueue) find(id string, peer Peer) (*question, error) {
 	defer q.mu.Unlock()
 	w := q.pending[id]
 	if w == nil || !peer.owns(w.shown.UID) {
-		if answer, ok := q.settled[id]; ok && (w == nil) {
-			return nil, answeredError(answer)
+		if answer, ok := q.settled[id]; ok && w == nil && peer.owns(answer.uid) {
+			return nil, answeredError(answer.StoredAnswer)
 		}
 		return nil, ErrNoQuestion
 	}
@@ -114,8 +114,8 @@ func (q *AskQueue) find(id string, peer Peer) (*question, error) {
 func (q *AskQueue) lost(id string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if answer, ok := q.settled[id]; ok {
-		return answeredError(answer)
+	if answer, ok := q.settled[id]; ok { // who asks was the owner of the question
+		return answeredError(answer.StoredAnswer)
 	}
 	return ErrNoQuestion
 }
@@ -181,7 +181,7 @@ func (q *AskQueue) remove(w *question, stored StoredAnswer, said policy.Answer) 
 	id := w.shown.ID
 	q.mu.Lock()
 	delete(q.pending, id)
-	q.settled[id] = stored
+	q.settled[id] = settledAnswer{stored, w.shown.UID}
 	q.order = append(q.order, id)
 	if len(q.order) > maxSettled {
 		delete(q.settled, q.order[0])

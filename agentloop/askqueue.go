@@ -102,9 +102,9 @@ type AskQueue struct {
 
 	mu        sync.Mutex
 	pending   map[string]*question
-	settled   map[string]StoredAnswer // of questions that were answered lately
-	order     []string                // of settled, oldest first
-	kept      map[string]keptAnswer   // by digest: answers whose call is to come again
+	settled   map[string]settledAnswer // of questions that were answered lately
+	order     []string                 // of settled, oldest first
+	kept      map[string]keptAnswer    // by digest: answers whose call is to come again
 	answerers map[int]answerer
 	attached  int // the last key of answerers
 	watchers  map[int]chan struct{}
@@ -125,6 +125,12 @@ func (a answerer) answers(s *Session) bool {
 		return false
 	}
 	return a.peer.owns(s.peer.UID())
+}
+
+// settledAnswer is told to those who may see the question that it settled.
+type settledAnswer struct {
+	StoredAnswer
+	uid int // whose question it was
 }
 
 // keptAnswer waits for the repetition of a call.
@@ -167,7 +173,7 @@ func NewAskQueue(o AskQueueOptions) *AskQueue {
 	if o.Timeout == 0 {
 		o.Timeout = askTimeout
 	}
-	return &AskQueue{o: o, pending: map[string]*question{}, settled: map[string]StoredAnswer{}, kept: map[string]keptAnswer{},
+	return &AskQueue{o: o, pending: map[string]*question{}, settled: map[string]settledAnswer{}, kept: map[string]keptAnswer{},
 		answerers: map[int]answerer{}, watchers: map[int]chan struct{}{}}
 }
 

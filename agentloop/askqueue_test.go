@@ -286,6 +286,37 @@ func TestOneOfManyAnswersWins(t *testing.T) {
 	}
 }
 
+// Who answered a question, and how, is told to those who could have answered it: others
+// are told what they are told of a question that never was.
+func TestAnswersOfOthersAreNotTold(t *testing.T) {
+	w := newWorld(t, nil)
+	defer w.asks.Attach(w.peer(), "test")()
+	other, admin := w.peer(), w.peer()
+	other.Caller.UID++
+	admin.Caller.UID, admin.Admin = other.Caller.UID, true
+	done := w.later("touch x")
+	q := w.asked(1)[0]
+	answer := func(p Peer) error {
+		_, err := w.asks.Answer(t.Context(), q.ID, p, AskAnswer{Verdict: policy.Allow})
+		return err
+	}
+	if err := answer(other); !errors.Is(err, ErrNoQuestion) {
+		t.Errorf("another user, before: %v", err)
+	}
+	if err := answer(w.peer()); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if err := answer(other); !errors.Is(err, ErrNoQuestion) {
+		t.Errorf("another user is told %v", err)
+	}
+	for who, p := range map[string]Peer{"the same user": w.peer(), "an admin": admin} {
+		if e, ok := errors.AsType[*ErrAnswered](answer(p)); !ok || e.Verdict != "allow" {
+			t.Errorf("%s is told %v", who, answer(p))
+		}
+	}
+}
+
 // TestAlwaysKeepsTheRuleThatWasShown is row 151.
 func TestAlwaysKeepsTheRuleThatWasShown(t *testing.T) {
 	w := newWorld(t, nil, withStore(newMemoryStore(), 0))

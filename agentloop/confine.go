@@ -217,7 +217,7 @@ func (s *Session) addRules(g *policy.Grant, dir string, e policy.Snapshot) []exe
 			if d.Read {
 				access = policy.GrantDeny
 			}
-			g.Paths = append(g.Paths, policy.PathGrant{Path: p, Access: access, Source: d.Rule.Source})
+			g.Paths = append(g.Paths, policy.PathGrant{Path: p, Access: access, Source: d.Rule.Source, Part: policy.RuleDenial})
 			s.addExceptions(g, d, p, ws)
 		}
 		if gap != "" && !(len(d.Paths) > 0 && d.Delete && allWithin(d.Paths, s.closedPaths(g))) {
@@ -237,7 +237,8 @@ func (s *Session) addRules(g *policy.Grant, dir string, e policy.Snapshot) []exe
 	return gaps
 }
 
-// addExceptions opens again what a rule about p leaves out.
+// addExceptions opens again what a rule about p leaves out, as far as it was open
+// without the rule, see [builder.exceptions].
 func (s *Session) addExceptions(g *policy.Grant, d policy.KernelDenial, p, ws string) {
 	for _, x := range d.Except {
 		if _, err := os.Lstat(x); err != nil || x == p || !within(x, p) {
@@ -247,7 +248,7 @@ func (s *Session) addExceptions(g *policy.Grant, d policy.KernelDenial, p, ws st
 		if within(x, ws) {
 			access = policy.GrantWrite
 		}
-		g.Paths = append(g.Paths, policy.PathGrant{Path: x, Access: access, Source: d.Rule.Source})
+		g.Paths = append(g.Paths, policy.PathGrant{Path: x, Access: access, Source: d.Rule.Source, Part: policy.RuleException})
 	}
 }
 

@@ -154,6 +154,64 @@ func (row matrixRow) compare(w *world, file string, denied bool) {
 	}
 }
 
+// A deny rule of a checkout is in force before anybody trusts it. What it leaves out is
+// as it was without it, and no more: not what no run sees, not what is held read-only.
+func TestExceptionsOpenNothing(t *testing.T) {
+	w := newWorld(t, nil)
+	if !w.opts.Host.MountView {
+		require.Missing(t, require.UserNS, "no mount view: denials inside the workspace are refused as a whole")
+	}
+	w.host.fill()
+	w.host.file("home/u/.ssh/id", "the key\n", 0o600)
+	w.host.file("home/u/notes/one", "the note\n", 0o600)
+	w.host.file("home/u/w/.git/HEAD", "ref: refs/heads/main\n", 0o644)
+	w.host.file("home/u/w/.git/config", "[core]\n", 0o644)
+	w.host.file("home/u/w/.git/hooks/pre-commit", "#!/bin/sh\n", 0o755)
+	w.host.file("home/u/w/.claude/settings.json", "{}\n", 0o644)
+	project := func(pattern string, except ...string) policy.Rule {
+		for i := range except {
+			except[i] = w.host.path("home/u/" + except[i])
+		}
+		return policy.Rule{Kind: policy.DenyRule, Pattern: strings.ReplaceAll(pattern, "HOME", w.host.path("home/u")), Except: except, Source: policy.Source{Kind: policy.SourceProject}}
+	}
+	w.edit = func(p *PolicyInForce) {
+		p.Config.Rules = []policy.Rule{rule(policy.AllowRule, "run_bash"),
+			project("effect(read HOME/.ssh)", ".ssh/id"),
+			project("effect(read HOME/notes)", "notes/one"),
+			project("effect(write HOME/w/.git)", "w/.git/config", "w/.git/hooks", "w/.git/HEAD"),
+			project("effect(write HOME/w/.claude)", "w/.claude/settings.json"),
+			project("effect(read HOME/w/deploy)", "w/deploy/read.me"),
+		}
+	}
+	w.s = w.session()
+	for _, name := range []string{".git/config", ".git/hooks/pre-commit", ".git/hooks/post-commit", ".claude/settings.json"} {
+		res := w.unread("echo changed >>" + name + "; true")
+		if data, _ := os.ReadFile(w.host.path("home/u/w/" + name)); strings.Contains(string(data), "changed") || !res.Ran {
+			t.Errorf("%s: %q, ran %v: %s", name, data, res.Ran, res.Output)
+		}
+	}
+	if res := w.unread("cat " + w.host.path("home/u/.ssh/id") + " " + w.host.path("home/u/notes/one")); strings.Contains(res.Output, "the ") || !res.Ran {
+		t.Errorf("read: ran %v: %s %s", res.Ran, res.Output, res.Error)
+	}
+	// What was open stays so.
+	res := w.unread("cat deploy/read.me; echo added >>.git/HEAD; cat deploy/key.pem")
+	if head, _ := os.ReadFile(w.host.path("home/u/w/.git/HEAD")); !strings.Contains(res.Output, "content of read.me") && !strings.Contains(res.Output, "content of deploy/read.me") ||
+		!strings.Contains(string(head), "added") || strings.Contains(res.Output, "content of deploy/key.pem") {
+		t.Errorf("what the rules leave out: %s %s, HEAD %q", res.Output, res.Error, head)
+	}
+	// A grant of the user's own opens what a rule leaves out of what it closes.
+	w.edit = func(edit func(*PolicyInForce)) func(*PolicyInForce) {
+		return func(p *PolicyInForce) {
+			edit(p)
+			p.Grant.Paths = append(p.Grant.Paths, policy.PathGrant{Path: w.host.path("home/u/notes"), Access: policy.GrantRead, Source: policy.Source{Kind: policy.SourceProject}})
+		}
+	}(w.edit)
+	w.s = w.session()
+	if res := w.unread("cat " + w.host.path("home/u/notes/one")); !strings.Contains(res.Output, "the note") {
+		t.Errorf("granted, and left out of a denial: %s %s", res.Output, res.Error)
+	}
+}
+
 // unread runs a script that the decision cannot read.
 func (w *world) unread(script string) ToolResult {
 	w.t.Helper()

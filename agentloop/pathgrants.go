@@ -51,6 +51,7 @@ func (b *builder) pathGrants(grants []policy.PathGrant) ([]asked, error) {
 			list = append(list, a)
 		}
 	}
+	list = b.exceptions(list)
 	if err := b.checkLinks(list); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,22 @@ type PathGrant struct {
 	OneCall bool
 	// Optional: what cannot be granted is left out, and said.
 	Optional bool
+	// Part says what of a rule the entry stands for; such entries are of one call.
+	Part RulePart `json:"-"`
 }
+
+// RulePart is what of a deny rule a [PathGrant] stands for.
+type RulePart uint8
+
+const (
+	// NoRule: it is an entry of its own.
+	NoRule RulePart = iota
+	// RuleDenial is what a rule denies.
+	RuleDenial
+	// RuleException is what a rule leaves out. It gives back what the rule took, and
+	// nothing besides: a rule of a file that nobody trusts has exceptions too.
+	RuleException
+)
 
 // GrantLimits are the limits of a policy. Zero means the default, negative
 // means unlimited.

@@ -55,9 +55,15 @@ func TestQuestionShowsTheChange(t *testing.T) {
 		why    string // in NoDiff
 		deny   bool
 	}{
-		"an edit":                    {tool: "file_edit", args: edit, before: func() { w.read("a.txt") }, diff: "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\x1b[31m\n three\n"},
-		"a new file":                 {tool: "file_write", args: policy.Args{"file_path": "new", "content": "x\n"}, diff: "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"},
-		"in a new directory":         {tool: "file_write", args: policy.Args{"file_path": "dir/new", "content": "x\n"}, diff: "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n", deny: true},
+		"an edit":            {tool: "file_edit", args: edit, before: func() { w.read("a.txt") }, diff: "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\x1b[31m\n three\n"},
+		"a new file":         {tool: "file_write", args: policy.Args{"file_path": "new", "content": "x\n"}, diff: "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"},
+		"in a new directory": {tool: "file_write", args: policy.Args{"file_path": "dir/new", "content": "x\n"}, diff: "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n", deny: true},
+		"a new file whose name plays lines": {tool: "file_write", args: policy.Args{"file_path": "x\n@@ -0,0 +1 @@\n+ok\u202e", "content": "x\n"},
+			diff: "--- /dev/null\n+++ \"b/x\\n@@ -0,0 +1 @@\\n+ok\\u202e\"\n@@ -0,0 +1 @@\n+x\n"},
+		"a file whose name plays lines": {tool: "file_edit", args: policy.Args{"file_path": "x\n+ok", "old_string": "a", "new_string": "b"},
+			before: func() { w.file("x\n+ok", "a\n"); w.ok("read_file", policy.Args{"file_path": "x\n+ok"}) },
+			diff:   "--- \"a/x\\n+ok\"\n+++ \"b/x\\n+ok\"\n@@ -1 +1 @@\n-a\n+b\n"},
+		"a name of another script":   {tool: "file_write", args: policy.Args{"file_path": "grüße 1", "content": "x\n"}, diff: "--- /dev/null\n+++ b/grüße 1\n@@ -0,0 +1 @@\n+x\n"},
 		"a whole file":               {tool: "file_write", args: policy.Args{"file_path": "a.txt", "content": "x\n"}, before: func() { w.read("a.txt") }, diff: "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1 @@\n-one\n-two\n-three\n+x\n"},
 		"a file that was not read":   {tool: "file_edit", args: policy.Args{"file_path": "other", "old_string": "a", "new_string": "b"}, before: func() { w.file("other", "a\n") }, why: "has not been read"},
 		"a file outside of the view": {tool: "file_write", args: policy.Args{"file_path": w.path("../.ssh/config"), "content": "x"}, before: func() { w.file("../.ssh/config", "hunter2\n") }, why: "outside of what this session shows"},
@@ -77,7 +83,7 @@ func TestQuestionShowsTheChange(t *testing.T) {
 			if q.Diff != tt.diff || (tt.diff == "") != (q.NoDiff != "") || !strings.Contains(q.NoDiff, tt.why) || strings.Contains(q.NoDiff+q.Diff, "hunter2") {
 				t.Errorf("diff %q, none because %q; want %q, %q", q.Diff, q.NoDiff, tt.diff, tt.why)
 			}
-			if tt.diff != "" && q.Shown != tt.tool+" "+tt.args["file_path"].(string) {
+			if tt.diff != "" && q.Shown != agentloop.ShowText(tt.tool+" "+tt.args["file_path"].(string)) {
 				t.Errorf("shown %q", q.Shown)
 			}
 			if got := w.content("a.txt"); got != "one\ntwo\nthree\n" {

@@ -17,6 +17,12 @@ const (
 
 // unified compares two contents of a file.
 func unified(name, before, after string) string {
+	return unifiedAs(ShownName("a/"+name), ShownName("b/"+name), before, after)
+}
+
+// unifiedAs is unified for names as they stand in the head, where a name has a line: one
+// that ends it would play a change.
+func unifiedAs(from, to, before, after string) string {
 	if !utf8.ValidString(before) || !utf8.ValidString(after) || strings.ContainsRune(before+after, 0) {
 		return ""
 	}
@@ -32,7 +38,7 @@ func unified(name, before, after string) string {
 		}
 	}
 	const context = 3
-	text, err := udiff.ToUnified("a/"+name, "b/"+name, before, edits, context)
+	text, err := udiff.ToUnified(from, to, before, edits, context)
 	if err != nil {
 		return ""
 	}

@@ -66,7 +66,7 @@ func createFile(p *place, w *WriteRequest, a *Answer) error {
 	if err := checkSize(p, len(content), w.Most); err != nil {
 		return err
 	}
-	a.Diff = strings.Replace(unified(filepath.Base(p.real), "", *w.Content), "--- a/"+filepath.Base(p.real), "--- /dev/null", 1)
+	a.Diff = unifiedAs("/dev/null", ShownName("b/"+filepath.Base(p.real)), "", *w.Content)
 	if w.Dry {
 		return nil
 	}
