@@ -212,6 +212,56 @@ func TestExceptionsOpenNothing(t *testing.T) {
 	}
 }
 
+// What is only held read-only, and what a rule leaves out, is not named to be opened:
+// secrets of the home and our own state stay closed under a wide grant.
+func TestWideGrantsStayClosedWhereNothingOpens(t *testing.T) {
+	w := newWorld(t, nil)
+	if !w.opts.Host.MountView {
+		require.Missing(t, require.UserNS, "no mount view")
+	}
+	home := w.host.path("home/u")
+	w.host.file("home/u/.ssh/id", "the key\n", 0o600)
+	w.host.file("home/u/.aws/credentials", "the key\n", 0o600)
+	w.host.file("home/u/notes/one", "the note\n", 0o600)
+	w.host.file("home/u/notes/two", "the other\n", 0o600)
+	grant := func(kind policy.SourceKind, access policy.PathAccess, name string) policy.PathGrant {
+		return policy.PathGrant{Path: home + "/" + name, Access: access, Source: policy.Source{Kind: kind}}
+	}
+	closed := func(pattern string, except ...string) policy.Rule {
+		return policy.Rule{Kind: policy.DenyRule, Pattern: pattern, Except: except, Source: policy.Source{Kind: policy.SourceProject}}
+	}
+	for name, tt := range map[string]struct {
+		paths []policy.PathGrant
+		rules []policy.Rule
+		key   bool
+	}{
+		"nothing besides":    {},
+		"protect":            {paths: []policy.PathGrant{grant(policy.SourceProject, policy.GrantProtect, ".ssh"), grant(policy.SourceProject, policy.GrantProtect, ".aws")}},
+		"protect what is in": {paths: []policy.PathGrant{grant(policy.SourceProject, policy.GrantProtect, ".ssh/id"), grant(policy.SourceProject, policy.GrantProtect, ".aws/credentials")}},
+		"no writing":         {rules: []policy.Rule{closed("effect(write " + home + "/.ssh)"), closed("effect(write " + home + "/.aws)")}},
+		"an exception":       {rules: []policy.Rule{closed("effect(read "+home+"/.ssh)", home+"/.ssh/id"), closed("effect(write "+home+"/.aws)", home+"/.aws/credentials")}},
+		"named":              {paths: []policy.PathGrant{grant(policy.SourceUser, policy.GrantRead, ".ssh")}, key: true},
+	} {
+		for _, wide := range []policy.PathAccess{policy.GrantRead, policy.GrantWrite} {
+			t.Run(name+" "+string(wide), func(t *testing.T) {
+				w.t = t
+				w.edit = func(p *PolicyInForce) {
+					p.Config.Rules = append([]policy.Rule{rule(policy.AllowRule, "run_bash"), closed("effect(read "+home+"/notes)", home+"/notes/one")}, tt.rules...)
+					p.Grant.Paths = append([]policy.PathGrant{grant(policy.SourceUser, wide, "")}, tt.paths...)
+				}
+				w.s = w.session()
+				res := w.unread("cat " + home + "/.ssh/id " + home + "/.aws/credentials " + home + "/notes/*")
+				if !res.Ran || strings.Contains(res.Output, "the key") != tt.key || strings.Contains(res.Output, "the other") {
+					t.Errorf("ran %v: %s %s", res.Ran, res.Output, res.Error)
+				}
+				if res := w.unread("cat " + home + "/notes/one"); !strings.Contains(res.Output, "the note") { // the grant, and what the rule leaves out of it
+					t.Errorf("granted: %s %s", res.Output, res.Error)
+				}
+			})
+		}
+	}
+}
+
 // unread runs a script that the decision cannot read.
 func (w *world) unread(script string) ToolResult {
 	w.t.Helper()

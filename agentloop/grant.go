@@ -239,8 +239,13 @@ func (b *builder) addAsked(list []asked) {
 			a.access = min(a.access, exec.ReadOnly)
 		}
 		b.set.addLinks(a.links)
-		b.set.demand(exec.Entry{Path: a.path, Access: a.access, Demanded: a.access <= exec.Protect,
-			Reason: fmt.Sprintf("%s %s (%s)", a.grant.Access, a.grant.Path, place(a.grant.Source))})
+		e := exec.Entry{Path: a.path, Access: a.access, Demanded: a.access <= exec.Protect,
+			Reason: fmt.Sprintf("%s %s (%s)", a.grant.Access, a.grant.Path, place(a.grant.Source))}
+		if a.grant.Part == policy.RuleException {
+			b.set.reopen(e)
+			continue
+		}
+		b.set.demand(e)
 		if a.access >= exec.ReadOnly {
 			b.hideSecrets(a.path)
 		}
@@ -313,7 +318,7 @@ func (b *builder) addOwn() {
 	for _, dir := range b.own {
 		if up, ok := b.set.at(dir); ok && up.Access == exec.ReadWrite && b.r.lstat(dir).err == nil {
 			b.set.demand(exec.Entry{Path: dir, Access: exec.Deny, Optional: true, Demanded: true, Reason: "sandboxd's own state"})
-		} else if ok && up.Access == exec.ReadOnly && b.r.lstat(dir).err == nil {
+		} else if ok && up.Access != exec.Deny && b.r.lstat(dir).err == nil {
 			b.set.add(exec.Entry{Path: dir, Access: exec.Deny, Optional: true, Reason: "sandboxd's own state"})
 		}
 	}

@@ -1,6 +1,8 @@
 package agentloop
 
 import (
+	"slices"
+
 	"sandboxd/exec"
 	"sandboxd/policy"
 )
@@ -47,5 +49,25 @@ func (b *builder) withoutRules(path string, list []asked) exec.Access {
 			access = min(access, a.access)
 		}
 	}
+	for _, closed := range b.closedDirs() { // under a wide grant, unless one names it
+		if within(path, closed) && length < len(closed) {
+			return exec.Deny
+		}
+	}
 	return min(access, most)
+}
+
+// closedDirs are the secrets of the home and our own directories.
+func (b *builder) closedDirs() []string {
+	dirs := slices.Clone(b.own)
+	for _, rel := range homeSecrets {
+		if b.realHome == "" {
+			break
+		}
+		dirs = append(dirs, b.realHome+"/"+rel)
+		if real, _, err := b.r.resolve(b.realHome + "/" + rel); err == nil {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
 }

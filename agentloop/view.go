@@ -19,9 +19,10 @@ func newEntrySet() *entrySet {
 }
 
 // add enters a default. Of two defaults about one path the wider one counts,
-// but a Deny always does.
+// but a Deny always does. What the user wrote counts more, if it opens or closes the
+// path: one that is only held read-only is not named to be opened.
 func (s *entrySet) add(e exec.Entry) {
-	if s.user[e.Path] {
+	if s.user[e.Path] && (e.Access != exec.Deny || s.byPath[e.Path].Access != exec.Protect) {
 		return
 	}
 	if old, ok := s.byPath[e.Path]; ok && (old.Access == exec.Deny || e.Access != exec.Deny && old.Access >= e.Access) {
@@ -30,10 +31,21 @@ func (s *entrySet) add(e exec.Entry) {
 	s.byPath[e.Path] = e
 }
 
-// demand enters what the user wrote.
+// demand enters what the user wrote. What is closed by default stays so where it is only
+// to be held read-only.
 func (s *entrySet) demand(e exec.Entry) {
+	if old, ok := s.byPath[e.Path]; ok && e.Access == exec.Protect && old.Access == exec.Deny {
+		return
+	}
 	s.byPath[e.Path] = e
 	s.user[e.Path] = true
+}
+
+// reopen enters what a rule leaves out: what closes it by default still does.
+func (s *entrySet) reopen(e exec.Entry) {
+	if old, ok := s.byPath[e.Path]; !ok || !s.user[e.Path] && old.Access != exec.Deny {
+		s.byPath[e.Path] = e
+	}
 }
 
 func (s *entrySet) addLinks(links []exec.Link) {
