@@ -26,7 +26,7 @@ func TestServerThatReadsNothingIsSilent(t *testing.T) {
 		long := ask()
 		long.Messages = []agentloop.Message{agentloop.TextMessage(agentloop.RoleUser, agentloop.OriginUser, strings.Repeat("long ", 4<<20))}
 		o := quick
-		o.Silence = 500 * time.Millisecond
+		o.Silence = 1500 * time.Millisecond // fifteen pauses of the slow reader: other work takes the processors for long
 		ctx, done := context.WithTimeout(t.Context(), 20*time.Second)
 		defer done()
 		_, err = dial(t, p, &wireServer{Server: &httptest.Server{URL: "http://" + l.Addr().String()}}, o).Stream(ctx, long, nil)
@@ -34,7 +34,7 @@ func TestServerThatReadsNothingIsSilent(t *testing.T) {
 			t.Errorf("a server that reads nothing: %v", err)
 		}
 		slowly := func(w http.ResponseWriter, r *http.Request) {
-			for buf := make([]byte, 1<<20); ; time.Sleep(50 * time.Millisecond) { // 20 MiB in a second
+			for buf := make([]byte, 1<<20); ; time.Sleep(100 * time.Millisecond) { // 20 MiB in two seconds
 				if _, err := io.ReadFull(r.Body, buf); err != nil {
 					break
 				}
