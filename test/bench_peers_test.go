@@ -22,9 +22,6 @@ type ground struct {
 
 // newGround makes a workspace for uid. Remove dir when done.
 func newGround(uid int) (*ground, error) {
-	stageCount.Lock()
-	stageCount.used = true
-	stageCount.Unlock()
 	all, err := stages()
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (e engine) answers() bool {
 
 func startEngine(t *testing.T) engine {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "sandboxd-docker-")
+	dir, err := os.MkdirTemp("/var/tmp", runName()+"-docker-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,11 @@ func (p *planter) overlay(file, code string) (string, error) {
 func (p *planter) try(ctx context.Context, test, overlay string) (outcome, output string) {
 	room, name, _ := strings.Cut(test, ".")
 	binary := filepath.Join(p.dir, strings.ReplaceAll(room, "/", "_")+".test")
-	env := append(os.Environ(), faultsVariable+"=")
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == privateVariable || name == stagesVariable // it has its own
+	})
+	env = append(env, faultsVariable+"=")
 	if overlay != "" {
 		// By the environment, so that a build which the test starts has it too.
 		env = append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -147,58 +146,6 @@ func users() []int {
 	return []int{0, 1000}
 }
 
-// stages is the directory of all stages and programs of this test run. It is not
-// below /tmp, which every run hides: a stand-in there would be safe by accident.
-var stages = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("/var/tmp", "sandboxd-test-")
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(dir+"/bin", 0o755), copyProgram("/proc/self/exe", dir+"/bin/player")); err != nil {
-		return dir, err
-	}
-	if own := os.Getenv("SANDBOXD_TEST_SBX"); own != "" {
-		return dir, copyProgram(own, dir+"/bin/sbx")
-	}
-	build := osexec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", dir+"/bin/sbx", "../cmd/sbx")
-	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build sbx: %w\n%s", err, out)
-	}
-	return dir, nil
-})
-
-// daemonProgram is sandboxd, beside sbx. Only the tests of the daemon need it.
-var daemonProgram = sync.OnceValues(func() (string, error) {
-	dir, err := stages()
-	if err != nil {
-		return "", err
-	}
-	to := dir + "/bin/sandboxd"
-	if own := os.Getenv("SANDBOXD_TEST_SANDBOXD"); own != "" {
-		return to, copyProgram(own, to)
-	}
-	build := osexec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", to, "../cmd/sandboxd")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sandboxd: %w\n%s", err, out)
-	}
-	return to, nil
-})
-
-// stageCount is only read and written below the lock.
-var stageCount struct {
-	sync.Mutex
-	n    int
-	used bool
-}
-
-func removeStages() {
-	if stageCount.used {
-		if dir, _ := stages(); dir != "" {
-			os.RemoveAll(dir)
-		}
-	}
-}
-
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -218,7 +165,7 @@ func newScene(t *testing.T, uid int, tier string) *scene {
 	t.Helper()
 	stageCount.Lock()
 	defer stageCount.Unlock()
-	stageCount.n, stageCount.used = stageCount.n+1, true
+	stageCount.n++
 	all, err := stages()
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func inherits(name string) func(s *scene) []*os.File {
 // temporary makes a file of the scene's user in a shared directory of the host.
 func (s *scene) temporary(dir, content string) string {
 	s.Helper()
-	f, err := os.CreateTemp(dir, "sandboxd-test-")
+	f, err := os.CreateTemp(dir, runName()+"-")
 	s.must(err)
 	s.Cleanup(func() { os.Remove(f.Name()) })
 	_, err = f.WriteString(content)

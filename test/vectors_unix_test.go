@@ -69,7 +69,7 @@ type placesOf = places // the name is hidden where a list is called so
 // tempBelow makes a directory of the scene's user for this test.
 func tempBelow(s *scene, parent string) string {
 	s.Helper()
-	dir, err := os.MkdirTemp(parent, "sandboxd-test-")
+	dir, err := os.MkdirTemp(parent, runName()+"-")
 	if errors.Is(err, os.ErrPermission) {
 		require.NotHere(s, err)
 	}
